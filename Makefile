@@ -1,0 +1,49 @@
+# Everything runs from .venv, which the stamp rule builds on first use and refreshes when pyproject.toml changes.
+
+PYTHON ?= python3
+SEEDS ?= 1000
+
+BIN := .venv/bin
+STAMP := .venv/.stamp
+CODE := $(wildcard src tests benchmarks examples)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help venv demo test lint campaign bench clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+venv: $(STAMP)  ## build .venv with the package and the development tools
+
+demo: $(STAMP)  ## run a short simulated group through faults and show what happened
+	$(BIN)/motet sim --demo
+
+test: lint  ## lint, then run all tests
+	$(BIN)/python -m pytest -n 2
+
+lint: $(STAMP)  ## ruff (rules and format) and mypy --strict
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy $(CODE)
+
+campaign: $(STAMP)  ## simulate seeds 0 to SEEDS (default 1000)
+	$(BIN)/motet sim --seeds 0:$(SEEDS) --scenario channels
+
+bench: $(STAMP)  ## measure the path of a frame through a channel
+	$(BIN)/python benchmarks/channel_path.py
+
+clean:  ## remove .venv, caches and build output
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(STAMP): pyproject.toml
+	@command -v "$(PYTHON)" >/dev/null || { \
+	    echo "Motet needs Python 3.11 or newer, and there is no '$(PYTHON)' here. Name one: make PYTHON=python3.12 venv" >&2; \
+	    exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo "Motet needs Python 3.11 or newer; '$(PYTHON)' is $$("$(PYTHON)" --version 2>&1). Name a newer one: make PYTHON=python3.12 venv" >&2; \
+	    exit 1; }
+	"$(PYTHON)" -m venv .venv
+	$(BIN)/python -m pip install --quiet --no-input --disable-pip-version-check --editable '.[dev]'
+	@touch $@

@@ -1,0 +1,1 @@
+"""Identities, effects, the machine contract, time units. Everything else stands on this room; it stands on nothing."""

@@ -1,0 +1,42 @@
+"""One documented list of everything that is counted. A peer's nonsense is never an exception; it is a number here."""
+
+from __future__ import annotations
+
+from collections import Counter as _Tally
+from enum import StrEnum, unique
+
+
+@unique
+class Count(StrEnum):
+    """What is counted, with what it means. A number that grows under loss is not a fault in itself."""
+
+    DATAGRAM_REJECTED = "datagram_rejected"  # bytes that are no frame of ours: wrong magic, version, length, group
+    SOURCE_UNKNOWN = "source_unknown"  # a well-formed frame of an incarnation that nobody introduced
+    NOT_FOR_US = "not_for_us"  # addressed to an earlier life of this process
+    FRAME_MISPLACED = "frame_misplaced"  # a frame that makes no sense in the state we are in
+    BODY_INCOHERENT = "body_incoherent"  # a fragment that does not continue the message before it
+
+    FRAME_DUPLICATE = "frame_duplicate"  # received again; normal under loss and duplication
+    FRAME_OUTSIDE_WINDOW = "frame_outside_window"  # ahead of the receive window; dropped, asked for later
+    FRAME_OF_OLD_CONNECTION = "frame_of_old_connection"  # a connection id that was replaced since
+    FRAME_EARLY = "frame_early"  # of a sender that is not in the view yet; kept
+    FRAME_EARLY_DROPPED = "frame_early_dropped"  # the same, beyond the bound on what is kept
+
+    ACK_OF_NON_MEMBER = "ack_of_non_member"  # ignored: only members of the view hold back the purge
+    ACK_BEYOND_SENT = "ack_beyond_sent"  # acknowledges what was never sent; ignored
+    ACK_OF_OLD_CONNECTION = "ack_of_old_connection"  # late; ignored
+    ACK_DURING_SYNC = "ack_during_sync"  # discarded until the peer confirmed the new connection id
+
+    FRAME_SENT = "frame_sent"  # first transmissions
+    FRAME_RESENT = "frame_resent"  # repairs; normal under loss
+    FRAME_DELIVERED = "frame_delivered"  # frames handed up
+    ACK_SENT = "ack_sent"
+    REPAIR_ASKED = "repair_asked"  # requests for retransmission sent
+    TAIL_NOTICE_SENT = "tail_notice_sent"  # "this was my highest", for a tail that may be lost
+    PURGED_ANSWERED = "purged_answered"  # somebody asked for what is gone
+    SYNC_SENT = "sync_sent"
+    CONNECTION_REFUSED = "connection_refused"  # the bound on peers was reached
+    CONNECTION_GIVEN_UP = "connection_given_up"  # the peer was silent for the whole give-up time
+
+
+Counters = _Tally[Count]

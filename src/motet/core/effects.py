@@ -1,0 +1,80 @@
+"""What a machine asks its driver to do, and what it tells the application. One ordered list per input."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from motet.core.identity import Address
+
+
+class Frame:
+    """The base of everything that travels: the wire room says which frames there are and how they become bytes."""
+
+    __slots__ = ()
+
+
+class Effect:
+    """The base of all outputs."""
+
+    __slots__ = ()
+
+
+class Channel(Enum):
+    """Which stream of a sender a message belongs to."""
+
+    UNICAST = "unicast"
+    MULTICAST = "multicast"
+
+
+@dataclass(frozen=True, slots=True)
+class Transmit(Effect):
+    """Send one frame to one peer."""
+
+    to: Address
+    frame: Frame
+
+
+@dataclass(frozen=True, slots=True)
+class Broadcast(Effect):
+    """Send one frame to every other member of the view."""
+
+    frame: Frame
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver(Effect):
+    """Bodies of consecutive frames of one sender, in order, exactly once."""
+
+    channel: Channel
+    sender: Address
+    first: int  # seqno of the first body; the others follow without a gap
+    bodies: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted(Effect):
+    """Messages up to number `through` (counted from 1 as they were accepted) have left the backlog for the window."""
+
+    channel: Channel
+    to: Address | None  # None: to the group
+    through: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendFailed(Effect):
+    """Accepted messages, `first` to `last` by number, are no longer tried: they may or may not have arrived."""
+
+    channel: Channel
+    to: Address | None
+    first: int
+    last: int
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class Stranded(Effect):
+    """The sender has purged what we still miss, up to `purged`: it no longer counts us in. Only a new view can help."""
+
+    sender: Address
+    purged: int

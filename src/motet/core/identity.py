@@ -1,0 +1,57 @@
+"""Who a member is: a name for people, a host and port for the network, and a random incarnation for the protocols.
+
+A process that restarts at the same host and port draws a new incarnation and so is a new member. Equality, hash and
+order look at the incarnation first because it alone tells two lives of one process apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import total_ordering
+from random import Random
+
+from motet.errors import ConfigError
+
+INCARNATION_BITS = 64
+NOBODY = 0  # never drawn as an incarnation; on the wire it means "whoever reads this"
+
+
+@total_ordering
+@dataclass(frozen=True, slots=True, eq=False)
+class Address:
+    """One life of one process."""
+
+    name: str
+    host: str
+    port: int
+    incarnation: int
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise ConfigError("an address needs a name; any short text that people will recognise in a log")
+        if not 0 <= self.port <= 0xFFFF:
+            raise ConfigError(f"port {self.port} is not a UDP port; allowed are 0 to 65535")
+        if not 0 < self.incarnation < 1 << INCARNATION_BITS:
+            raise ConfigError(f"incarnation {self.incarnation} is not in 1 to 2**64 - 1; draw one with Address.draw")
+
+    @classmethod
+    def draw(cls, name: str, host: str, port: int, rng: Random) -> Address:
+        """A new life for the process at `host`:`port`."""
+        return cls(name, host, port, rng.getrandbits(INCARNATION_BITS) or 1)
+
+    def __hash__(self) -> int:
+        return self.incarnation
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Address):
+            return NotImplemented
+        return self is other or (self.incarnation == other.incarnation and self._key() == other._key())
+
+    def __lt__(self, other: Address) -> bool:
+        return self._key() < other._key()
+
+    def _key(self) -> tuple[int, str, str, int]:
+        return (self.incarnation, self.name, self.host, self.port)
+
+    def __str__(self) -> str:
+        return f"{self.name}#{self.incarnation >> 48:04x}"

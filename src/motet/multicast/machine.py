@@ -1,0 +1,266 @@
+"""Reliable multicast: our own stream and those of all other members of the view.
+
+docs/design/multicast.md has the frames, the rules per event, and the invariants.
+
+Invariants: one receiver per other member of the view, none for anybody else; at most `early_frames` frames are kept of
+senders that are not in the view yet; `_repaired` holds at most one window of seqnos per stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from motet.core.counters import Count, Counters
+from motet.core.effects import Broadcast, Effect, Frame, Transmit
+from motet.core.identity import Address
+from motet.core.roundtrip import RoundTrip
+from motet.errors import BacklogFullError, LeftGroupError, MessageTooLargeError, MisuseError
+from motet.multicast.config import MulticastConfig
+from motet.multicast.receiver import MulticastReceiver
+from motet.multicast.sender import MulticastSender
+from motet.window.digest import DigestEntry
+from motet.window.ranges import limited
+from motet.wire.body import MAX_MESSAGE_BYTES
+from motet.wire.frames import Highest, MulticastAck, MulticastData, MulticastXmitRequest, Purged
+
+
+class Multicast:
+    def __init__(self, local: Address, config: MulticastConfig, counters: Counters) -> None:
+        self._local = local
+        self._config = config
+        self._counters = counters
+        self._round_trip = RoundTrip(config.initial_rtt_ns, config.min_repair_ns, config.xmit_interval_ns)
+        self._sender = MulticastSender(local, config, counters, self._round_trip)
+        self._receivers: dict[Address, MulticastReceiver] = {}
+        self._members: dict[int, Address] = {local.incarnation: local}
+        self._early: dict[Address, dict[int, MulticastData]] = {}
+        self._repaired: dict[tuple[int, int], tuple[Address | None, int]] = {}  # last answer: to whom (None: all), when
+        self._is_held = False
+        self._has_left = False
+
+    # What the application asks for
+
+    def send(self, messages: Sequence[bytes], now: int) -> list[Effect]:
+        """Accept messages; they are sent as the window allows, in order. All are accepted, or none."""
+        if self._has_left:
+            raise LeftGroupError("this member has left the group; join again to send")
+        largest = max(map(len, messages), default=0)
+        if largest > MAX_MESSAGE_BYTES:
+            raise MessageTooLargeError(
+                f"a message of {largest} bytes; at most {MAX_MESSAGE_BYTES} can be sent, split it"
+            )
+        if self._sender.waiting_bytes > self._config.backlog_bytes:
+            waiting = self._sender.waiting_bytes
+            raise BacklogFullError(
+                f"{waiting} bytes wait for window space already; wait for Admitted before sending more"
+            )
+        return self._sender.send(messages, now, is_held=self._is_held) if messages else []
+
+    def leave(self, now: int) -> list[Effect]:
+        """Sends that wait end with an error; what is in the window can still be repaired."""
+        self._has_left = True
+        return self._sender.fail(
+            LeftGroupError("the member left the group before the window had space for this message")
+        )
+
+    def hold(self) -> None:
+        """The application takes nothing for now; windows fill and senders wait."""
+        self._is_held = True
+
+    def release(self, now: int) -> list[Effect]:
+        self._is_held = False
+        effects = self._sender.pump(now, is_held=False)
+        for receiver in self._receivers.values():
+            effects += receiver.settle(now, is_held=False)
+        return effects
+
+    # What membership says
+
+    def install_view(self, members: Sequence[Address], digest: Mapping[Address, int], now: int) -> list[Effect]:
+        """Go on with exactly these members. A member that is new to us needs its entry in the digest."""
+        if self._local not in members:
+            raise MisuseError(f"{self._local} is not in the view that it is asked to install")
+        unknown = [m for m in members if m != self._local and m not in self._receivers and m not in digest]
+        if unknown:
+            raise MisuseError(f"the digest has no entry for {', '.join(map(str, unknown))}, who are new in this view")
+        self._members = {member.incarnation: member for member in members}
+        self._merge_receivers(members, digest)
+        high = self._sender.window.high
+        joined_at = min(digest.get(self._local, high), high)
+        effects = self._sender.retain(members, joined_at, now, is_held=self._is_held)
+        self._insert_early(members)
+        for receiver in self._receivers.values():
+            effects += receiver.settle(now, is_held=self._is_held)
+        return effects
+
+    def digest(self) -> dict[Address, DigestEntry]:
+        """What we know at first hand of every stream, ours included."""
+        windows = {self._local: self._sender.window} | {m: r.window for m, r in self._receivers.items()}
+        return {member: DigestEntry(w.low, w.delivered, w.high) for member, w in windows.items()}
+
+    # What the network brings
+
+    def receive(self, source: Address, frames: Sequence[Frame], now: int) -> list[Effect]:
+        """One batch of frames from one peer."""
+        effects: list[Effect] = []
+        touched: dict[Address, MulticastReceiver] = {}
+        for frame in frames:
+            effects += self._handle(source, frame, touched, now)
+        for receiver in touched.values():
+            effects += receiver.settle(now, is_held=self._is_held)
+        return effects
+
+    def tick(self, now: int) -> list[Effect]:
+        effects = self._sender.tick(now)
+        for receiver in self._receivers.values():
+            effects += receiver.tick(now)
+        return effects
+
+    def next_deadline(self) -> int | None:
+        deadlines = [receiver.next_deadline() for receiver in self._receivers.values()]
+        deadlines.append(self._sender.due)
+        return min((due for due in deadlines if due is not None), default=None)
+
+    # What others may look at
+
+    @property
+    def sender(self) -> MulticastSender:
+        return self._sender
+
+    def receiver(self, member: Address) -> MulticastReceiver | None:
+        return self._receivers.get(member)
+
+    @property
+    def held_frames(self) -> int:
+        """How many frames are in memory, for the bound: members * capacity + early_frames."""
+        windows = [self._sender.window] + [receiver.window for receiver in self._receivers.values()]
+        return sum(window.held for window in windows) + sum(map(len, self._early.values()))
+
+    # Frames
+
+    def _handle(
+        self, source: Address, frame: Frame, touched: dict[Address, MulticastReceiver], now: int
+    ) -> list[Effect]:
+        match frame:
+            case MulticastData():
+                self._on_data(source, frame, touched)
+                return []
+            case MulticastAck():
+                return self._sender.ack(source, frame.seqno, now, is_held=self._is_held)
+            case Highest():
+                if receiver := self._touch(source, touched):
+                    receiver.highest(frame)
+                return []
+            case MulticastXmitRequest():
+                return self._on_request(source, frame, now)
+            case Purged():
+                return self._on_purged(source, frame)
+        raise MisuseError(f"{type(frame).__name__} is not a frame of reliable multicast")
+
+    def _on_data(self, source: Address, frame: MulticastData, touched: dict[Address, MulticastReceiver]) -> None:
+        sender = source if frame.sender == source.incarnation else self._members.get(frame.sender)
+        if sender is None:
+            self._counters[Count.FRAME_MISPLACED] += 1
+        elif sender in self._receivers:
+            touched[sender] = self._receivers[sender]
+            self._receivers[sender].data(frame)
+        elif sender == self._local:
+            self._counters[Count.FRAME_DUPLICATE] += 1
+        else:
+            self._keep_early(sender, frame)
+
+    def _touch(self, source: Address, touched: dict[Address, MulticastReceiver]) -> MulticastReceiver | None:
+        receiver = self._receivers.get(source)
+        if receiver is None:
+            self._counters[Count.FRAME_MISPLACED] += 1
+            return None
+        touched[source] = receiver
+        return receiver
+
+    def _on_request(self, source: Address, frame: MulticastXmitRequest, now: int) -> list[Effect]:
+        """Answer with what we hold; for what is gone say so once, so that nobody asks for ever."""
+        holder = self._holder(frame.sender)
+        if source.incarnation not in self._members or holder is None:
+            self._counters[Count.FRAME_MISPLACED] += 1
+            return []
+        effects: list[Effect] = []
+        low = holder.window.low
+        if frame.ranges[0][0] <= low:
+            self._counters[Count.PURGED_ANSWERED] += 1
+            effects.append(Transmit(source, Purged(frame.sender, low)))
+        for first, last in limited(frame.ranges, self._config.request_limit):
+            for seqno in range(max(first, low + 1), min(last, holder.window.high) + 1):
+                effects += self._repair(source, holder, seqno, now)
+        return effects
+
+    def _holder(self, incarnation: int) -> MulticastSender | MulticastReceiver | None:
+        member = self._members.get(incarnation)
+        return self._sender if member == self._local else self._receivers.get(member) if member else None
+
+    def _repair(
+        self, source: Address, holder: MulticastSender | MulticastReceiver, seqno: int, now: int
+    ) -> list[Effect]:
+        """To the asker alone; to all when a second one asks within a round trip; not again when all just got it."""
+        frame = holder.frame(seqno)
+        if frame is None:
+            return []
+        last_to, last_at = self._repaired.get((frame.sender, seqno), (source, now))
+        is_recent = now - last_at < self._round_trip.patience_ns
+        if is_recent and last_to is None:
+            return []
+        to_all = is_recent and last_to != source
+        self._note_repair((frame.sender, seqno), None if to_all else source, now)
+        self._counters[Count.FRAME_RESENT] += 1
+        return [Broadcast(frame) if to_all else Transmit(source, frame)]
+
+    def _note_repair(self, key: tuple[int, int], to: Address | None, now: int) -> None:
+        if len(self._repaired) >= self._config.capacity * len(self._members):
+            self._repaired.clear()
+        self._repaired[key] = (to, now)
+
+    def _on_purged(self, source: Address, frame: Purged) -> list[Effect]:
+        sender = self._members.get(frame.sender)
+        if sender is None or sender != source or sender not in self._receivers:
+            self._counters[Count.FRAME_MISPLACED] += 1
+            return []
+        return self._receivers[sender].purged(frame.low)
+
+    # Views
+
+    def _merge_receivers(self, members: Sequence[Address], digest: Mapping[Address, int]) -> None:
+        """Seed merge: our own entry is never overwritten; another's window is kept when it is ahead, else reset."""
+        receivers: dict[Address, MulticastReceiver] = {}
+        for member in members:
+            if member == self._local:
+                continue
+            receiver = self._receivers.get(member)
+            if receiver is None:
+                receiver = MulticastReceiver(member, digest[member], self._config, self._counters, self._round_trip)
+            elif digest.get(member, -1) > receiver.window.delivered:
+                receiver.reset(digest[member])
+            receivers[member] = receiver
+        self._receivers = receivers
+
+    def _keep_early(self, sender: Address, frame: MulticastData) -> None:
+        if sum(map(len, self._early.values())) >= self._config.early_frames:
+            self._counters[Count.FRAME_EARLY_DROPPED] += 1
+            return
+        self._counters[Count.FRAME_EARLY] += 1
+        self._early.setdefault(sender, {})[frame.seqno] = frame
+
+    def _insert_early(self, members: Sequence[Address]) -> None:
+        """Frames that came before the view that explains them. Those of strangers are dropped with the view."""
+        for member in members:
+            for frame in self._early.get(member, {}).values():
+                if member in self._receivers:
+                    self._receivers[member].data(frame)
+        self._early.clear()
+
+    def _check(self) -> None:
+        self._sender.window._check()
+        assert self._sender.window.low <= self._sender.acks.minimum
+        assert self._sender.admitted <= self._sender.accepted
+        assert set(self._receivers) == set(self._members.values()) - {self._local}
+        assert sum(map(len, self._early.values())) <= self._config.early_frames
+        for receiver in self._receivers.values():
+            receiver.window._check()

@@ -1,0 +1,110 @@
+"""Reliable multicast, receiving half: the stream of one other member.
+
+    low = stable, nobody will need it from us      delivered = handed up      high = highest received
+
+What was delivered is kept until the sender says that it is stable, so that any survivor can hand it on if the sender
+crashes. Invariant: every seqno up to window.delivered was handed up exactly once, and an ack never names more.
+"""
+
+from __future__ import annotations
+
+from motet.core.counters import Count, Counters
+from motet.core.effects import Channel, Deliver, Effect, Stranded, Transmit
+from motet.core.identity import Address
+from motet.core.roundtrip import RoundTrip
+from motet.multicast.config import MulticastConfig
+from motet.window.gaps import GapWatch
+from motet.window.ranges import parts
+from motet.window.ring import RingWindow
+from motet.wire.frames import Highest, MulticastAck, MulticastData, MulticastXmitRequest
+
+
+class MulticastReceiver:
+    def __init__(
+        self, sender: Address, offset: int, config: MulticastConfig, counters: Counters, round_trip: RoundTrip
+    ) -> None:
+        self.sender = sender
+        self.window: RingWindow[bytes] = RingWindow(config.capacity, offset)
+        self.is_stranded = False  # the sender has purged what we miss
+        self._config = config
+        self._counters = counters
+        self._gaps = GapWatch(self.window, round_trip, config.repair_burst)
+        self._since_ack = 0  # frames delivered since the last ack
+        self._owes_ack = False
+        self._ack_due: int | None = None
+
+    def data(self, frame: MulticastData) -> None:
+        """Put one frame in. Call `settle` after the last one of a batch."""
+        self.window.purge(frame.stable)
+        if self.window.offer(frame.seqno, frame.body):
+            return
+        if frame.seqno > self.window.delivered and not self.window.fits(frame.seqno):
+            self._gaps.claim(frame.seqno)
+            self._counters[Count.FRAME_OUTSIDE_WINDOW] += 1
+        else:
+            self._counters[Count.FRAME_DUPLICATE] += 1
+            self._owes_ack = True  # the sender would not repeat itself had it heard our ack
+
+    def highest(self, frame: Highest) -> None:
+        """The tail notice: ask if we miss it, ack again if we have it and the sender does not know."""
+        self.window.purge(frame.stable)
+        self._gaps.claim(frame.seqno)
+        if frame.stable < frame.seqno:
+            self._owes_ack = True
+
+    def purged(self, low: int) -> list[Effect]:
+        """Nobody can give us what we miss up to `low`. Skipping it would be a silent gap, so we stop and say so."""
+        if self.window.delivered >= low or self.is_stranded:
+            return []
+        self.is_stranded = True
+        return [Stranded(self.sender, low)]
+
+    def reset(self, seqno: int) -> None:
+        """A digest tells where to go on; what we hold beyond it is kept."""
+        self.window.advance(seqno)
+        self.is_stranded = False
+
+    def settle(self, now: int, *, is_held: bool) -> list[Effect]:
+        """End of a batch: deliver, ack when enough was delivered or an ack is owed, watch the gaps."""
+        effects: list[Effect] = []
+        if not is_held:
+            effects += self._deliver()
+        if self._owes_ack or self._since_ack >= self._config.ack_threshold:
+            effects += self._send_ack()
+        elif self._since_ack and self._ack_due is None:
+            self._ack_due = now + self._config.xmit_interval_ns
+        self._gaps.settle(now)
+        return effects
+
+    def tick(self, now: int) -> list[Effect]:
+        effects: list[Effect] = []
+        if self._ack_due is not None and now >= self._ack_due:
+            effects += self._send_ack()
+        asked = () if self.is_stranded else self._gaps.look(now)
+        for part in parts(asked, self._config.request_limit, self._config.request_limit):
+            self._counters[Count.REPAIR_ASKED] += 1
+            effects.append(Transmit(self.sender, MulticastXmitRequest(self.sender.incarnation, part)))
+        return effects
+
+    def next_deadline(self) -> int | None:
+        look_due = None if self.is_stranded else self._gaps.due
+        return min((due for due in (self._ack_due, look_due) if due is not None), default=None)
+
+    def frame(self, seqno: int) -> MulticastData | None:
+        body = self.window[seqno]
+        return None if body is None else MulticastData(self.sender.incarnation, seqno, self.window.low, body)
+
+    def _deliver(self) -> list[Effect]:
+        bodies = self.window.take()
+        if not bodies:
+            return []
+        self._since_ack += len(bodies)
+        self._counters[Count.FRAME_DELIVERED] += len(bodies)
+        return [Deliver(Channel.MULTICAST, self.sender, self.window.delivered - len(bodies) + 1, bodies)]
+
+    def _send_ack(self) -> list[Effect]:
+        self._since_ack = 0
+        self._owes_ack = False
+        self._ack_due = None
+        self._counters[Count.ACK_SENT] += 1
+        return [Transmit(self.sender, MulticastAck(self.window.delivered))]

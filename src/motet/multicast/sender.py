@@ -1,0 +1,143 @@
+"""Reliable multicast, sending half: our own stream, which is also our own receive window (the seed's send-window).
+
+    low = acked by every member of the view      delivered = handed to our own application      high = highest sent
+
+Invariants: admitted <= accepted; nothing up to `high` is missing; `low` never passes the smallest ack of the view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from motet.core.counters import Count, Counters
+from motet.core.effects import Admitted, Broadcast, Channel, Deliver, Effect, SendFailed
+from motet.core.identity import Address
+from motet.core.roundtrip import RoundTrip
+from motet.multicast.config import MulticastConfig
+from motet.window.acks import AckTable
+from motet.window.ring import RingWindow
+from motet.wire.backlog import Backlog
+from motet.wire.frames import Highest, MulticastData
+
+
+class MulticastSender:
+    def __init__(self, local: Address, config: MulticastConfig, counters: Counters, round_trip: RoundTrip) -> None:
+        self.window: RingWindow[bytes] = RingWindow(config.capacity)
+        self.acks: AckTable[Address] = AckTable({local: 0})
+        self.accepted = self.admitted = 0
+        self.due: int | None = None  # when to tell the group our highest seqno, for a tail that may be lost
+        self._local = local
+        self._config = config
+        self._counters = counters
+        self._round_trip = round_trip
+        self._backlog = Backlog(config.body_bytes)
+        self._announced = 0  # the stable seqno that the group was last told
+        self._attempt = 0
+        self._noticed_at: int | None = None  # when the last tail notice left; its ack measures the round trip
+
+    @property
+    def waiting_bytes(self) -> int:
+        return self._backlog.waiting_bytes
+
+    @property
+    def is_drained(self) -> bool:
+        return self.window.low == self.window.high and not self._backlog
+
+    def send(self, messages: Sequence[bytes], now: int, *, is_held: bool) -> list[Effect]:
+        self._backlog.extend(messages)
+        self.accepted += len(messages)
+        return self.pump(now, is_held=is_held)
+
+    def pump(self, now: int, *, is_held: bool) -> list[Effect]:
+        """Fill the window from the backlog and deliver our own part, until neither makes room for the other."""
+        effects: list[Effect] = []
+        admitted = self.admitted
+        while True:
+            sent = self._fill(now)
+            effects += sent
+            delivered = [] if is_held else self._deliver_own()
+            effects += delivered
+            if not delivered or not self._backlog or self.window.is_full:
+                break
+        if self.admitted > admitted:
+            effects.append(Admitted(Channel.MULTICAST, None, self.admitted))
+        return effects
+
+    def ack(self, member: Address, seqno: int, now: int, *, is_held: bool) -> list[Effect]:
+        if member not in self.acks:
+            self._counters[Count.ACK_OF_NON_MEMBER] += 1
+            return []
+        if seqno > self.window.high:
+            self._counters[Count.ACK_BEYOND_SENT] += 1
+            return []
+        if seqno == self.window.high and self._noticed_at is not None:
+            self._round_trip.sample(now - self._noticed_at)
+            self._noticed_at = None
+        before, after = self.acks.ack(member, seqno)
+        return self._purge(now, is_held=is_held) if after > before else []
+
+    def retain(self, members: Iterable[Address], joined_at: int, now: int, *, is_held: bool) -> list[Effect]:
+        """A new view: those who left no longer hold us back; those who joined have acked up to `joined_at`."""
+        self.acks.retain(members, max(joined_at, self.window.low))
+        return self._purge(now, is_held=is_held)
+
+    def fail(self, error: Exception) -> list[Effect]:
+        """Give up what still waits. It never got a seqno, so it leaves no gap."""
+        self._backlog.clear()
+        first, last = self.admitted + 1, self.accepted
+        self.accepted = self.admitted
+        return [SendFailed(Channel.MULTICAST, None, first, last, error)] if first <= last else []
+
+    def tick(self, now: int) -> list[Effect]:
+        if self.due is None or now < self.due:
+            return []
+        if self.window.low == self.window.high:
+            self.due = None
+            if self._announced >= self.window.low:
+                return []
+        else:
+            self._attempt += 1
+            self._noticed_at = now
+            self.due = now + self._round_trip.backed_off(self._attempt)
+        self._announced = self.window.low
+        self._counters[Count.TAIL_NOTICE_SENT] += 1
+        return [Broadcast(Highest(self.window.high, self.window.low))]
+
+    def frame(self, seqno: int) -> MulticastData | None:
+        body = self.window[seqno]
+        return None if body is None else MulticastData(self._local.incarnation, seqno, self.window.low, body)
+
+    def _fill(self, now: int) -> list[Effect]:
+        effects: list[Effect] = []
+        while self._backlog and not self.window.is_full:
+            body, completed = self._backlog.take()
+            self.admitted += completed
+            seqno = self.window.append(body)
+            effects.append(Broadcast(MulticastData(self._local.incarnation, seqno, self.window.low, body)))
+            self._counters[Count.FRAME_SENT] += 1
+        if effects:
+            self._announced = self.window.low
+            self._restart_tail_timer(now)
+        return effects
+
+    def _deliver_own(self) -> list[Effect]:
+        bodies = self.window.take()
+        if not bodies:
+            return []
+        self.acks.ack(self._local, self.window.delivered)
+        self.window.purge(self.acks.minimum)
+        self._counters[Count.FRAME_DELIVERED] += len(bodies)
+        return [Deliver(Channel.MULTICAST, self._local, self.window.delivered - len(bodies) + 1, bodies)]
+
+    def _purge(self, now: int, *, is_held: bool) -> list[Effect]:
+        self.window.purge(self.acks.minimum)
+        self._restart_tail_timer(now)
+        return self.pump(now, is_held=is_held)
+
+    def _restart_tail_timer(self, now: int) -> None:
+        self._attempt = 0
+        self._noticed_at = None
+        if self.window.low < self.window.high or self._announced < self.window.low:
+            self.due = now + self._round_trip.patience_ns
+        else:
+            self.due = None

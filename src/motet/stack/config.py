@@ -1,0 +1,29 @@
+"""One member's configuration: the size of a datagram, and what each protocol wants to know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from motet.core.checks import require_between
+from motet.multicast.config import MulticastConfig
+from motet.unicast.config import UnicastConfig
+from motet.wire.codec import DATA_OVERHEAD, MAX_DATAGRAM_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class MemberConfig:
+    frame_bytes: int = 60_000  # one datagram with its headers: large on loopback, MTU-sized on a wide-area network
+    unicast: UnicastConfig = field(default_factory=UnicastConfig)
+    multicast: MulticastConfig = field(default_factory=MulticastConfig)
+
+    def __post_init__(self) -> None:
+        require_between("frame_bytes", self.frame_bytes, 256, MAX_DATAGRAM_BYTES)
+
+    @property
+    def unicast_sized(self) -> UnicastConfig:
+        """The unicast settings with bodies that fill a datagram of `frame_bytes`."""
+        return replace(self.unicast, body_bytes=self.frame_bytes - DATA_OVERHEAD)
+
+    @property
+    def multicast_sized(self) -> MulticastConfig:
+        return replace(self.multicast, body_bytes=self.frame_bytes - DATA_OVERHEAD)

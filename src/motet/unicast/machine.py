@@ -1,0 +1,369 @@
+"""Reliable unicast: the connections of one member to and from all its peers.
+
+Connection ids are serial numbers drawn from one counter. Seqnos of a member never restart: a new connection begins
+above everything that an earlier one used, so that a seqno names the same body for ever, whatever connection carried it.
+docs/design/unicast.md has the state table.
+
+Invariants: at most `max_peers` connections in each direction and as many pending SYNCs; at most `remembered_peers`
+closed windows are remembered; a pending SYNC keeps at most one window of frames.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from motet.core.counters import Count, Counters
+from motet.core.effects import Effect, Frame, Transmit
+from motet.core.identity import Address
+from motet.core.roundtrip import RoundTrip
+from motet.core.serial import is_newer, next_serial
+from motet.core.units import format_ns
+from motet.errors import (
+    BacklogFullError,
+    MessageTooLargeError,
+    MisuseError,
+    PeerUnreachableError,
+    TooManyPeersError,
+)
+from motet.unicast.config import UnicastConfig
+from motet.unicast.receiver import ReceiveConnection
+from motet.unicast.sender import SendConnection, State
+from motet.wire.body import MAX_MESSAGE_BYTES
+from motet.wire.frames import Close, Sync, SyncAck, SyncOk, UnicastAck, UnicastData, UnicastXmitRequest
+
+
+@dataclass(slots=True)
+class PendingSync:
+    """The receiver's side of a SYNC that was not answered yet."""
+
+    seen: int  # the connection id that we cannot go on with
+    until: int
+    due: int
+    attempt: int = 0
+    kept: dict[int, UnicastData] = field(default_factory=dict)  # by seqno; inserted once the window stands
+
+
+class Unicast:
+    def __init__(self, local: Address, config: UnicastConfig, counters: Counters, first_conn_id: int) -> None:
+        self._local = local
+        self._config = config
+        self._counters = counters
+        self._last_conn_id = first_conn_id
+        self._highest_used = 0  # no seqno above it was ever used by a connection that is gone
+        self._senders: dict[Address, SendConnection] = {}
+        self._receivers: dict[Address, ReceiveConnection] = {}
+        self._syncs: dict[Address, PendingSync] = {}
+        self._remembered: OrderedDict[Address, tuple[int, int]] = (
+            OrderedDict()
+        )  # (conn_id, delivered) of closed windows
+        self._is_held = False
+        self._sync_pace = RoundTrip(config.initial_rtt_ns, config.min_repair_ns, config.xmit_interval_ns)
+
+    # What the application asks for
+
+    def send(self, to: Address, messages: Sequence[bytes], now: int) -> list[Effect]:
+        """Accept messages for `to`; they are sent as the window allows, in order. All are accepted, or none."""
+        largest = max(map(len, messages), default=0)
+        if largest > MAX_MESSAGE_BYTES:
+            raise MessageTooLargeError(
+                f"a message of {largest} bytes; at most {MAX_MESSAGE_BYTES} can be sent, split it"
+            )
+        connection = self._senders.get(to)
+        if connection is None:
+            if len(self._senders) >= self._config.max_peers:
+                raise TooManyPeersError(f"{self._config.max_peers} connections are open; close some or raise max_peers")
+            connection = self._open_sender(to, now)
+        if connection.waiting_bytes > self._config.backlog_bytes:
+            raise BacklogFullError(
+                f"{connection.waiting_bytes} bytes wait for {to} already; wait for Admitted before sending more"
+            )
+        return connection.send(messages, now) if messages else []
+
+    def sync(self, peer: Address, now: int) -> list[Effect]:
+        """An operator's second line of defence: make sure that our receive window and the peer's send window agree."""
+        connection = self._receivers.get(peer)
+        if connection is None:
+            raise MisuseError(f"nothing was received from {peer}, so there is no window to bring in step")
+        pending = self._pend_sync(peer, connection.conn_id, now)
+        return self._send_sync(peer, pending, now)
+
+    def close(self, peer: Address, now: int) -> list[Effect]:
+        """Begin to close both directions; what is unacked is flushed first, and new traffic opens them again."""
+        if peer in self._senders:
+            self._senders[peer].close(now)
+        if peer in self._receivers:
+            self._receivers[peer].close(now)
+        return []
+
+    def close_receiver(self, peer: Address, now: int) -> list[Effect]:
+        """Drop the receive window, as a member does that no longer counts `peer` in."""
+        self._syncs.pop(peer, None)
+        connection = self._receivers.pop(peer, None)
+        if connection is None:
+            return []
+        self._remember(connection)
+        return connection.final_ack(now)
+
+    def remove(self, peer: Address, now: int) -> list[Effect]:
+        """The peer left: whoever waits for it is released with an error."""
+        effects = self.close_receiver(peer, now)
+        if peer in self._senders:
+            effects += self._fail(peer, PeerUnreachableError(f"{peer} left while messages to it were not confirmed"))
+        return effects
+
+    def hold(self) -> None:
+        """The application takes nothing for now; windows fill and senders wait."""
+        self._is_held = True
+
+    def release(self, now: int) -> list[Effect]:
+        self._is_held = False
+        return self._settle(list(self._receivers.values()), now)
+
+    # What the network brings
+
+    def receive(self, source: Address, frames: Sequence[Frame], now: int) -> list[Effect]:
+        """One batch of frames of one peer. A first message is looked at before those that may have overtaken it."""
+        if source in self._senders:
+            self._senders[source].heard(now)
+        effects: list[Effect] = []
+        for frame in sorted(frames, key=_first_first):
+            effects += self._handle(source, frame, now)
+        connection = self._receivers.get(source)
+        return effects + (self._settle([connection], now) if connection else [])
+
+    def tick(self, now: int) -> list[Effect]:
+        effects: list[Effect] = []
+        for peer in list(self._senders):
+            effects += self._tick_sender(peer, now)
+        for peer in list(self._receivers):
+            effects += self._tick_receiver(peer, now)
+        for peer in list(self._syncs):
+            effects += self._tick_sync(peer, now)
+        return effects
+
+    def next_deadline(self) -> int | None:
+        deadlines = [connection.next_deadline() for connection in self._senders.values()]
+        deadlines += [connection.next_deadline() for connection in self._receivers.values()]
+        deadlines += [pending.due for pending in self._syncs.values()]
+        return min((due for due in deadlines if due is not None), default=None)
+
+    # What others may look at
+
+    def accepted(self, to: Address) -> int:
+        """The number of the last message accepted for `to`; numbers restart with each new connection."""
+        return self._senders[to].accepted if to in self._senders else 0
+
+    def sender(self, peer: Address) -> SendConnection | None:
+        return self._senders.get(peer)
+
+    def receiver(self, peer: Address) -> ReceiveConnection | None:
+        return self._receivers.get(peer)
+
+    def is_syncing(self, peer: Address) -> bool:
+        return peer in self._syncs
+
+    @property
+    def held_frames(self) -> int:
+        """How many frames are in memory, for the bound: 2 * max_peers * capacity, and one window per pending SYNC."""
+        return (
+            sum(connection.window.held for connection in self._senders.values())
+            + sum(connection.window.held for connection in self._receivers.values())
+            + sum(len(pending.kept) for pending in self._syncs.values())
+        )
+
+    # Frames
+
+    def _handle(self, source: Address, frame: Frame, now: int) -> list[Effect]:
+        match frame:
+            case UnicastData():
+                return self._on_data(source, frame, now)
+            case Sync():
+                return self._on_sync(source, frame, now)
+            case SyncOk():
+                return self._on_sync_ok(source, frame, now)
+            case Close():
+                return self._on_close(source, frame)
+        connection = self._senders.get(source)
+        if connection is None:
+            self._counters[Count.FRAME_MISPLACED] += 1
+            return []
+        match frame:
+            case UnicastAck():
+                return connection.ack(frame.conn_id, frame.seqno, now)
+            case UnicastXmitRequest():
+                return connection.resend(frame.conn_id, frame.ranges)
+            case SyncAck():
+                return connection.sync_ack(frame.conn_id, now)
+        raise MisuseError(f"{type(frame).__name__} is not a frame of reliable unicast")
+
+    def _on_data(self, source: Address, frame: UnicastData, now: int) -> list[Effect]:
+        connection = self._receivers.get(source)
+        if connection is not None and frame.conn_id == connection.conn_id:
+            connection.data(frame, now)
+        elif self._is_stale(source, frame.conn_id):
+            self._counters[Count.FRAME_OF_OLD_CONNECTION] += 1
+        elif frame.first:
+            self._open_receiver(source, frame.conn_id, frame.seqno - 1, now)
+            if source in self._receivers:
+                self._receivers[source].data(frame, now)
+                self._insert_kept(source, now)
+        else:
+            self._keep_for_sync(source, frame, now)
+        return []
+
+    def _is_stale(self, source: Address, conn_id: int) -> bool:
+        connection = self._receivers.get(source)
+        if connection is not None:
+            return not is_newer(conn_id, connection.conn_id)
+        known = self._remembered.get(source)
+        return known is not None and is_newer(known[0], conn_id)
+
+    def _keep_for_sync(self, source: Address, frame: UnicastData, now: int) -> None:
+        """A message of a connection that we do not know: its first one is late or lost, or we forgot the connection."""
+        if source not in self._receivers and self._is_at_peer_limit():
+            self._counters[Count.CONNECTION_REFUSED] += 1
+            return
+        pending = self._pend_sync(source, frame.conn_id, now)
+        if is_newer(frame.conn_id, pending.seen):
+            pending.seen = frame.conn_id
+        if len(pending.kept) < self._config.capacity:
+            pending.kept[frame.seqno] = frame
+
+    def _on_sync(self, source: Address, frame: Sync, now: int) -> list[Effect]:
+        connection = self._senders.get(source)
+        if connection is None:
+            return [Transmit(source, Close(frame.conn_id))]  # nothing will ever follow on that connection
+        return connection.sync(frame.conn_id, self._next_conn_id(), now)
+
+    def _on_sync_ok(self, source: Address, frame: SyncOk, now: int) -> list[Effect]:
+        connection = self._receivers.get(source)
+        if connection is not None and connection.conn_id == frame.conn_id:
+            return [Transmit(source, SyncAck(frame.conn_id))]  # our first SYNC-ACK was lost
+        if source not in self._syncs:
+            self._counters[Count.FRAME_MISPLACED] += 1
+            return []
+        if connection is None:
+            self._open_receiver(source, frame.conn_id, frame.low, now)
+        else:
+            connection.rename(frame.conn_id, frame.low)
+        self._insert_kept(source, now)
+        return [Transmit(source, SyncAck(frame.conn_id))]
+
+    def _on_close(self, source: Address, frame: Close) -> list[Effect]:
+        if source in self._syncs and self._syncs[source].seen == frame.conn_id:
+            del self._syncs[source]
+        connection = self._receivers.get(source)
+        if connection is not None and connection.conn_id == frame.conn_id:
+            connection.state = State.CLOSED
+            self._remember(self._receivers.pop(source))
+        return []
+
+    # Connections
+
+    def _next_conn_id(self) -> int:
+        self._last_conn_id = next_serial(self._last_conn_id)
+        return self._last_conn_id
+
+    def _open_sender(self, to: Address, now: int) -> SendConnection:
+        connection = SendConnection(to, self._next_conn_id(), self._highest_used, self._config, self._counters, now)
+        self._senders[to] = connection
+        return connection
+
+    def _drop_sender(self, peer: Address) -> None:
+        self._highest_used = max(self._highest_used, self._senders.pop(peer).window.high)
+
+    def _fail(self, peer: Address, error: Exception) -> list[Effect]:
+        effects = self._senders[peer].fail(error)
+        self._drop_sender(peer)
+        return effects
+
+    def _open_receiver(self, source: Address, conn_id: int, low: int, now: int) -> None:
+        """A new window, never below what an earlier one has delivered."""
+        if source not in self._receivers and self._is_at_peer_limit():
+            self._counters[Count.CONNECTION_REFUSED] += 1
+            return
+        if source in self._receivers:
+            self._remember(self._receivers[source])
+        _, delivered = self._remembered.pop(source, (0, 0))
+        low = max(low, delivered)
+        self._receivers[source] = ReceiveConnection(source, conn_id, low, self._config, self._counters, now)
+
+    def _is_at_peer_limit(self) -> bool:
+        return len(self._receivers) + len(self._syncs) >= self._config.max_peers
+
+    def _insert_kept(self, source: Address, now: int) -> None:
+        pending = self._syncs.pop(source, None)
+        if pending is None or source not in self._receivers:
+            return
+        for frame in pending.kept.values():
+            self._receivers[source].data(frame, now)
+
+    def _remember(self, connection: ReceiveConnection) -> None:
+        self._remembered[connection.peer] = (connection.conn_id, connection.window.delivered)
+        self._remembered.move_to_end(connection.peer)
+        while len(self._remembered) > self._config.remembered_peers:
+            self._remembered.popitem(last=False)
+
+    def _settle(self, connections: Sequence[ReceiveConnection], now: int) -> list[Effect]:
+        effects: list[Effect] = []
+        for connection in connections:
+            effects += connection.settle(now, is_held=self._is_held)
+        return effects
+
+    # The retransmission task
+
+    def _tick_sender(self, peer: Address, now: int) -> list[Effect]:
+        connection = self._senders[peer]
+        effects = connection.tick(now)
+        if connection.is_given_up(now):
+            self._counters[Count.CONNECTION_GIVEN_UP] += 1
+            silence = format_ns(self._config.give_up_ns)
+            effects += self._fail(
+                peer, PeerUnreachableError(f"{peer} was silent for {silence}; is it up, and reachable?")
+            )
+        elif connection.state is State.CLOSED:
+            self._drop_sender(peer)
+        return effects
+
+    def _tick_receiver(self, peer: Address, now: int) -> list[Effect]:
+        connection = self._receivers[peer]
+        effects = connection.tick(now)
+        if connection.state is State.CLOSED:
+            self._remember(self._receivers.pop(peer))
+        return effects
+
+    def _pend_sync(self, peer: Address, seen: int, now: int) -> PendingSync:
+        pending = self._syncs.get(peer)
+        if pending is None:
+            due = now + self._sync_pace.patience_ns  # the first message may just be late
+            pending = self._syncs[peer] = PendingSync(seen, now + self._config.sync_timeout_ns, due)
+        return pending
+
+    def _tick_sync(self, peer: Address, now: int) -> list[Effect]:
+        pending = self._syncs[peer]
+        if now >= pending.until:
+            del self._syncs[peer]  # the next message starts over
+            return []
+        return self._send_sync(peer, pending, now) if now >= pending.due else []
+
+    def _send_sync(self, peer: Address, pending: PendingSync, now: int) -> list[Effect]:
+        pending.due = min(now + self._sync_pace.backed_off(pending.attempt), pending.until)
+        pending.attempt += 1
+        self._counters[Count.SYNC_SENT] += 1
+        return [Transmit(peer, Sync(pending.seen))]
+
+    def _check(self) -> None:
+        assert len(self._senders) <= self._config.max_peers
+        assert len(self._receivers) <= self._config.max_peers
+        assert len(self._remembered) <= self._config.remembered_peers
+        for sender in self._senders.values():
+            sender.window._check()
+            assert sender.confirmed <= sender.admitted <= sender.accepted
+        for receiver in self._receivers.values():
+            receiver.window._check()
+
+
+def _first_first(frame: Frame) -> bool:
+    return not (isinstance(frame, UnicastData) and frame.first)

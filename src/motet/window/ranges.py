@@ -1,0 +1,39 @@
+"""Ranges of seqnos, missing or asked for: a tuple of (first, last), both included, ascending, disjoint."""
+
+from __future__ import annotations
+
+Ranges = tuple[tuple[int, int], ...]
+
+
+def size(ranges: Ranges) -> int:
+    return sum(last - first + 1 for first, last in ranges)
+
+
+def limited(ranges: Ranges, most: int) -> Ranges:
+    """The first `most` seqnos of `ranges`."""
+    kept: list[tuple[int, int]] = []
+    for first, last in ranges:
+        if most <= 0:
+            break
+        kept.append((first, min(last, first + most - 1)))
+        most -= last - first + 1
+    return tuple(kept)
+
+
+def parts(ranges: Ranges, seqnos: int, spans: int) -> list[Ranges]:
+    """`ranges` cut into parts of at most `seqnos` seqnos and `spans` spans each, nothing lost, nothing twice."""
+    cut: list[Ranges] = []
+    part: list[tuple[int, int]] = []
+    room = seqnos
+    for first, last in ranges:
+        while first <= last:
+            until = min(last, first + room - 1)
+            part.append((first, until))
+            room -= until - first + 1
+            first = until + 1
+            if room == 0 or len(part) == spans:
+                cut.append(tuple(part))
+                part, room = [], seqnos
+    if part:
+        cut.append(tuple(part))
+    return cut

@@ -1,0 +1,83 @@
+"""Packing: the line of messages that wait for window space, cut into bodies when space is there.
+
+Packing adapts by itself: a message that finds space leaves at once in a body of its own, and messages that find none
+gather here until one body carries many of them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+
+from motet.wire.body import FRAGMENT_HEADER, HEADER, LENGTH_BYTES, fragment, pack
+
+
+class Backlog:
+    """Messages that wait for a frame, in order. `take` makes the next body out of as many as fit.
+
+    Invariant: `_ends[i]` is the room that the messages up to i needed since the line was last empty; entries before
+    `_head` are taken, and `_cut` is the room of those that were cut off the front of the lists.
+    """
+
+    def __init__(self, body_bytes: int) -> None:
+        self._body_bytes = body_bytes
+        self._messages: list[bytes] = []
+        self._ends: list[int] = []
+        self._head = 0
+        self._cut = 0
+        self._fragment_offset = 0  # how much of the head message went out already
+
+    def __len__(self) -> int:
+        return len(self._messages) - self._head
+
+    @property
+    def waiting_bytes(self) -> int:
+        return self._ends[-1] - self._taken_room() if self else 0
+
+    def extend(self, messages: Sequence[bytes]) -> None:
+        start = self._ends[-1] if self._ends else self._cut
+        rooms = map(LENGTH_BYTES.__add__, map(len, messages))
+        ends = accumulate(rooms, initial=start)
+        next(ends)
+        self._ends.extend(ends)
+        self._messages.extend(messages)
+
+    def take(self) -> tuple[bytes, int]:
+        """The next body, and how many messages it completes."""
+        room = self._taken_room() + self._body_bytes - HEADER.size
+        end = bisect_right(self._ends, room, self._head)
+        if end == self._head:
+            return self._take_fragment()
+        body = pack(self._messages[self._head : end])
+        count = end - self._head
+        self._advance(count)
+        return body, count
+
+    def clear(self) -> None:
+        self._messages.clear()
+        self._ends.clear()
+        self._head = self._cut = self._fragment_offset = 0
+
+    def _take_fragment(self) -> tuple[bytes, int]:
+        message = self._messages[self._head]
+        chunk_bytes = self._body_bytes - FRAGMENT_HEADER.size
+        body = fragment(message, self._fragment_offset, chunk_bytes)
+        self._fragment_offset += chunk_bytes
+        if self._fragment_offset < len(message):
+            return body, 0
+        self._fragment_offset = 0
+        self._advance(1)
+        return body, 1
+
+    def _advance(self, count: int) -> None:
+        self._head += count
+        if self._head == len(self._messages):
+            self.clear()
+        elif self._head > 4096 and 2 * self._head > len(self._messages):
+            self._cut = self._taken_room()
+            del self._messages[: self._head], self._ends[: self._head]
+            self._head = 0
+
+    def _taken_room(self) -> int:
+        return self._ends[self._head - 1] if self._head else self._cut

@@ -1,0 +1,117 @@
+"""The body of a data frame: many application messages, or one fragment of a large one.
+
+    packed    kind=1  pad(3)  count u32   lengths u32 * count   payloads
+    fragment  kind=2  pad(3)  total u32   offset u32            chunk
+
+All integers are little-endian. This layout is what travels, what a journal appends, and what becomes an Arrow column
+(its offsets are the cumulative lengths). Every function here works on a whole body: joining, slicing and checking run
+inside the interpreter's C code, never as a Python loop over messages.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from functools import lru_cache
+from struct import Struct
+
+MAX_MESSAGE_BYTES = 64 << 20
+HEADER = Struct("<B3xI")
+FRAGMENT_HEADER = Struct("<B3xII")
+LENGTH_BYTES = 4
+PACKED = 1
+FRAGMENT = 2
+
+
+def pack(messages: Sequence[bytes]) -> bytes:
+    """Many messages as one body."""
+    lengths = array("I", map(len, messages))
+    return b"".join((HEADER.pack(PACKED, len(messages)), _little_endian(lengths), *messages))
+
+
+def fragment(message: bytes, offset: int, chunk_bytes: int) -> bytes:
+    """The part of a large message that starts at `offset`."""
+    return FRAGMENT_HEADER.pack(FRAGMENT, len(message), offset) + message[offset : offset + chunk_bytes]
+
+
+def split(body: bytes) -> tuple[bytes, ...]:
+    """The messages of a packed body that `flaw` found nothing wrong with."""
+    _, count = HEADER.unpack_from(body)
+    if not count:
+        return ()
+    return tuple(_splitter(body, count).unpack_from(body, HEADER.size + LENGTH_BYTES * count))
+
+
+def message_count(body: bytes) -> int:
+    """How many messages end in this body; a fragment counts when it is the last of its message."""
+    kind, number = HEADER.unpack_from(body)
+    if kind == PACKED:
+        return int(number)
+    _, total, offset = FRAGMENT_HEADER.unpack_from(body)
+    return int(offset + len(body) - FRAGMENT_HEADER.size == total)
+
+
+def flaw(body: bytes) -> str | None:
+    """Why these bytes are no body, or None when they are one."""
+    if len(body) < HEADER.size:
+        return f"{len(body)} bytes are too short for a body"
+    kind, number = HEADER.unpack_from(body)
+    if kind == PACKED:
+        return _flaw_of_packed(body, number)
+    if kind == FRAGMENT:
+        return _flaw_of_fragment(body)
+    return f"body kind {kind} is unknown"
+
+
+def _flaw_of_packed(body: bytes, count: int) -> str | None:
+    payload_at = HEADER.size + LENGTH_BYTES * count
+    if payload_at > len(body):
+        return f"{count} lengths do not fit into {len(body)} bytes"
+    claimed = _uniform_length(body, count) * count if _is_uniform(body, count) else sum(_lengths(body, count))
+    if claimed != len(body) - payload_at:
+        return f"lengths add up to {claimed}, the payload has {len(body) - payload_at} bytes"
+    return None
+
+
+def _flaw_of_fragment(body: bytes) -> str | None:
+    if len(body) <= FRAGMENT_HEADER.size:
+        return "a fragment without a chunk"
+    _, total, offset = FRAGMENT_HEADER.unpack_from(body)
+    end = offset + len(body) - FRAGMENT_HEADER.size
+    if total > MAX_MESSAGE_BYTES or end > total:
+        return f"a fragment that ends at {end} of a message of {total} bytes"
+    return None
+
+
+def _lengths(body: bytes, count: int) -> tuple[int, ...]:
+    return Struct(f"<{count}I").unpack_from(body, HEADER.size)
+
+
+def _is_uniform(body: bytes, count: int) -> bool:
+    """Whether all lengths are equal, found by comparing the vector with itself moved by one entry."""
+    start, end = HEADER.size, HEADER.size + LENGTH_BYTES * count
+    return count > 0 and body[start : end - LENGTH_BYTES] == body[start + LENGTH_BYTES : end]
+
+
+def _uniform_length(body: bytes, count: int) -> int:
+    return int.from_bytes(body[HEADER.size : HEADER.size + LENGTH_BYTES], "little") if count else 0
+
+
+def _splitter(body: bytes, count: int) -> Struct:
+    if _is_uniform(body, count):
+        return _uniform_splitter(_uniform_length(body, count), count)
+    return Struct("s".join(map(str, _lengths(body, count))) + "s")
+
+
+@lru_cache(maxsize=128)  # traffic has few shapes; each entry is a few kilobytes
+def _uniform_splitter(length: int, count: int) -> Struct:
+    return Struct(f"{length}s" * count)
+
+
+def _little_endian(lengths: array[int]) -> bytes:
+    if _BIG_ENDIAN:
+        lengths.byteswap()
+    return lengths.tobytes()
+
+
+_BIG_ENDIAN = array("I", [1]).tobytes()[0] == 0

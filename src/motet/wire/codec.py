@@ -1,0 +1,188 @@
+"""Frames to datagrams and back. `decode` accepts any bytes and answers with a frame or a typed rejection.
+
+    magic 2 bytes  version u8  kind u8  group u32  source u64  destination u64  | fields of the kind | ranges or body
+
+All integers are little-endian. `group` is a checksum of the group's name, so that two groups never mix by accident;
+`source` and `destination` are incarnations, so that nothing meant for an earlier life of a process reaches a later one.
+Decoding is total: no input raises, none allocates more than a small multiple of its own size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from struct import Struct
+from zlib import crc32
+
+from motet.core.effects import Frame
+from motet.wire.body import flaw
+from motet.wire.frames import (
+    Close,
+    Highest,
+    MulticastAck,
+    MulticastData,
+    MulticastXmitRequest,
+    Purged,
+    Ranges,
+    Sync,
+    SyncAck,
+    SyncOk,
+    UnicastAck,
+    UnicastData,
+    UnicastXmitRequest,
+)
+
+MAGIC = b"mT"
+VERSION = 1
+HEADER = Struct("<2sBBIQQ")
+MAX_DATAGRAM_BYTES = 65_507  # what fits into one UDP datagram over IPv4
+MAX_RANGES = 512
+_RANGE = Struct("<QQ")
+_SEQNO_LIMIT = 1 << 63  # leaves room for arithmetic far below the 64 bits on the wire
+
+
+class Reject(Enum):
+    """Why bytes are not a frame."""
+
+    TOO_SHORT = "too short for a header"
+    TOO_LONG = "longer than a datagram can be"
+    NOT_OURS = "does not start as a Motet datagram"
+    OTHER_VERSION = "speaks another version of the protocol"
+    OTHER_GROUP = "belongs to another group"
+    UNKNOWN_KIND = "is of a kind that this version does not know"
+    TRUNCATED = "ends before its fields do"
+    TRAILING_BYTES = "goes on after its fields end"
+    BAD_FIELD = "has a field outside its range"
+    BAD_RANGES = "asks for ranges that are not ascending and disjoint"
+    BAD_BODY = "has a body that contradicts itself"
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    reason: Reject
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """A decoded datagram."""
+
+    source: int
+    destination: int
+    frame: Frame
+
+
+def group_id(name: str) -> int:
+    return crc32(name.encode())
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """How one kind of frame becomes bytes: its fixed fields, and what follows them."""
+
+    number: int
+    fields: Struct
+    tail: str  # "none", "ranges" or "body"
+    seqnos_at: int  # the fields from here on are seqnos; those before are ids, where any value goes
+    unpack: Callable[..., Frame]
+    pack: Callable[..., tuple[int, ...]]
+
+
+_TAIL_BYTES: dict[str, Callable[..., bytes]] = {
+    "none": lambda frame: b"",
+    "ranges": lambda frame: b"".join(_RANGE.pack(*span) for span in frame.ranges),
+    "body": lambda frame: frame.body,
+}
+
+_U32 = Struct("<I")
+_U64 = Struct("<Q")
+_CONN_U64 = Struct("<IQ")
+_CONN_FLAG_U64 = Struct("<IBQ")
+_THREE_U64 = Struct("<QQQ")
+_TWO_U64 = Struct("<QQ")
+
+# A number that was released is never given to another kind.
+_KINDS: dict[type[Frame], _Kind] = {
+    UnicastData: _Kind(
+        1,
+        _CONN_FLAG_U64,
+        "body",
+        2,
+        lambda conn_id, first, seqno, body: UnicastData(conn_id, bool(first), seqno, body),
+        lambda f: (f.conn_id, f.first, f.seqno),
+    ),
+    UnicastAck: _Kind(2, _CONN_U64, "none", 1, UnicastAck, lambda f: (f.conn_id, f.seqno)),
+    UnicastXmitRequest: _Kind(3, _U32, "ranges", 1, UnicastXmitRequest, lambda f: (f.conn_id,)),
+    Close: _Kind(4, _U32, "none", 1, Close, lambda f: (f.conn_id,)),
+    Sync: _Kind(5, _U32, "none", 1, Sync, lambda f: (f.conn_id,)),
+    SyncOk: _Kind(6, _CONN_U64, "none", 1, SyncOk, lambda f: (f.conn_id, f.low)),
+    SyncAck: _Kind(7, _U32, "none", 1, SyncAck, lambda f: (f.conn_id,)),
+    MulticastData: _Kind(16, _THREE_U64, "body", 1, MulticastData, lambda f: (f.sender, f.seqno, f.stable)),
+    MulticastAck: _Kind(17, _U64, "none", 0, MulticastAck, lambda f: (f.seqno,)),
+    MulticastXmitRequest: _Kind(18, _U64, "ranges", 1, MulticastXmitRequest, lambda f: (f.sender,)),
+    Highest: _Kind(19, _TWO_U64, "none", 0, Highest, lambda f: (f.seqno, f.stable)),
+    Purged: _Kind(20, _TWO_U64, "none", 1, Purged, lambda f: (f.sender, f.low)),
+}
+_BY_NUMBER: dict[int, _Kind] = {kind.number: kind for kind in _KINDS.values()}
+
+# What a data frame needs beside its body; the body gets the rest of `frame_bytes`.
+DATA_OVERHEAD = HEADER.size + max(kind.fields.size for kind in _KINDS.values() if kind.tail == "body")
+
+
+def encode(group: int, source: int, destination: int, frame: Frame) -> bytes:
+    kind = _KINDS[type(frame)]
+    head = HEADER.pack(MAGIC, VERSION, kind.number, group, source, destination) + kind.fields.pack(*kind.pack(frame))
+    return head + _TAIL_BYTES[kind.tail](frame)
+
+
+def decode(group: int, datagram: bytes) -> Envelope | Rejection:
+    if len(datagram) < HEADER.size:
+        return Rejection(Reject.TOO_SHORT, f"{len(datagram)} bytes")
+    if len(datagram) > MAX_DATAGRAM_BYTES:
+        return Rejection(Reject.TOO_LONG, f"{len(datagram)} bytes")
+    magic, version, number, its_group, source, destination = HEADER.unpack_from(datagram)
+    if magic != MAGIC:
+        return Rejection(Reject.NOT_OURS, f"starts with {magic!r}")
+    if version != VERSION:
+        return Rejection(Reject.OTHER_VERSION, f"version {version}, this member speaks {VERSION}")
+    if its_group != group:
+        return Rejection(Reject.OTHER_GROUP, f"group {its_group:08x}, this member is in {group:08x}")
+    kind = _BY_NUMBER.get(number)
+    if kind is None:
+        return Rejection(Reject.UNKNOWN_KIND, f"kind {number}")
+    frame = _decode_frame(kind, datagram)
+    return frame if isinstance(frame, Rejection) else Envelope(source, destination, frame)
+
+
+def _decode_frame(kind: _Kind, datagram: bytes) -> Frame | Rejection:
+    end = HEADER.size + kind.fields.size
+    if len(datagram) < end:
+        return Rejection(Reject.TRUNCATED, f"{len(datagram)} bytes, kind {kind.number} needs {end}")
+    fields = kind.fields.unpack_from(datagram, HEADER.size)
+    if max(fields[kind.seqnos_at :], default=0) >= _SEQNO_LIMIT:
+        return Rejection(Reject.BAD_FIELD, f"{max(fields[kind.seqnos_at :])} is beyond any seqno")
+    if kind.tail == "body":
+        return _with_body(kind, fields, datagram[end:])
+    if kind.tail == "ranges":
+        return _with_ranges(kind, fields, datagram[end:])
+    if len(datagram) > end:
+        return Rejection(Reject.TRAILING_BYTES, f"{len(datagram) - end} bytes")
+    return kind.unpack(*fields)
+
+
+def _with_body(kind: _Kind, fields: tuple[int, ...], body: bytes) -> Frame | Rejection:
+    wrong = flaw(body)
+    return Rejection(Reject.BAD_BODY, wrong) if wrong else kind.unpack(*fields, body)
+
+
+def _with_ranges(kind: _Kind, fields: tuple[int, ...], tail: bytes) -> Frame | Rejection:
+    if not tail or len(tail) % _RANGE.size or len(tail) > MAX_RANGES * _RANGE.size:
+        return Rejection(Reject.BAD_RANGES, f"{len(tail)} bytes of ranges")
+    ranges: Ranges = tuple(_RANGE.iter_unpack(tail))
+    previous = 0
+    for first, last in ranges:
+        if not previous < first <= last < _SEQNO_LIMIT:
+            return Rejection(Reject.BAD_RANGES, f"{first}-{last} after {previous}")
+        previous = last
+    return kind.unpack(*fields, ranges)

@@ -1,0 +1,56 @@
+"""Unpacking: bodies of one sender, in order, back into the messages that the application sent."""
+
+from __future__ import annotations
+
+from motet.wire.body import FRAGMENT_HEADER, PACKED, split
+
+
+class Reassembler:
+    """Turns the bodies of one sender, in order, back into messages. Holds at most one unfinished message."""
+
+    def __init__(self) -> None:
+        self._chunks: list[bytes] = []
+        self._total = 0
+        self._collected = 0
+        self.incoherent = 0  # bodies that did not fit together
+
+    @property
+    def collected_bytes(self) -> int:
+        return self._collected
+
+    def feed(self, body: bytes) -> tuple[bytes, ...]:
+        """The messages that this body completes.
+
+        A fragment that does not continue what came before is skipped and counted: a receiver that joined in the middle
+        of a large message sees its last fragments only, and has no use for them.
+        """
+        if body[0] == PACKED:
+            self._abandon()
+            return split(body)
+        _, total, offset = FRAGMENT_HEADER.unpack_from(body)
+        if offset == 0:
+            self._abandon()
+            self._total = total
+        elif offset != self._collected or total != self._total:
+            self.incoherent += 1
+            self._forget()
+            return ()
+        return self._collect(body[FRAGMENT_HEADER.size :])
+
+    def _abandon(self) -> None:
+        if self._chunks:
+            self.incoherent += 1
+            self._forget()
+
+    def _collect(self, chunk: bytes) -> tuple[bytes, ...]:
+        self._chunks.append(chunk)
+        self._collected += len(chunk)
+        if self._collected < self._total:
+            return ()
+        message = b"".join(self._chunks)
+        self._forget()
+        return (message,)
+
+    def _forget(self) -> None:
+        self._chunks = []
+        self._total = self._collected = 0
