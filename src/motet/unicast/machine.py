@@ -38,7 +38,8 @@ from motet.wire.frames import Close, Sync, SyncAck, SyncOk, UnicastAck, UnicastD
 class PendingSync:
     """The receiver's side of a SYNC that was not answered yet."""
 
-    seen: int  # the connection id that we cannot go on with
+    sync_id: int
+    seen: int  # the newest connection id that we cannot go on with
     until: int
     due: int
     attempt: int = 0
@@ -235,14 +236,14 @@ class Unicast:
         connection = self._senders.get(source)
         if connection is None:
             return [Transmit(source, Close(frame.conn_id))]  # nothing will ever follow on that connection
-        return connection.sync(frame.conn_id, self._next_conn_id(), now)
+        return connection.sync(frame.conn_id, frame.sync_id, self._next_conn_id(), now)
 
     def _on_sync_ok(self, source: Address, frame: SyncOk, now: int) -> list[Effect]:
         connection = self._receivers.get(source)
         if connection is not None and connection.conn_id == frame.conn_id:
             return [Transmit(source, SyncAck(frame.conn_id))]  # our first SYNC-ACK was lost
-        if source not in self._syncs:
-            self._counters[Count.FRAME_MISPLACED] += 1
+        if source not in self._syncs or self._syncs[source].sync_id != frame.sync_id:
+            self._counters[Count.FRAME_MISPLACED] += 1  # answers a SYNC that we no longer wait for
             return []
         if connection is None:
             self._open_receiver(source, frame.conn_id, frame.low, now)
@@ -338,7 +339,8 @@ class Unicast:
         pending = self._syncs.get(peer)
         if pending is None:
             due = now + self._sync_pace.patience_ns  # the first message may just be late
-            pending = self._syncs[peer] = PendingSync(seen, now + self._config.sync_timeout_ns, due)
+            until = now + self._config.sync_timeout_ns
+            pending = self._syncs[peer] = PendingSync(self._next_conn_id(), seen, until, due)
         return pending
 
     def _tick_sync(self, peer: Address, now: int) -> list[Effect]:
@@ -352,7 +354,7 @@ class Unicast:
         pending.due = min(now + self._sync_pace.backed_off(pending.attempt), pending.until)
         pending.attempt += 1
         self._counters[Count.SYNC_SENT] += 1
-        return [Transmit(peer, Sync(pending.seen))]
+        return [Transmit(peer, Sync(pending.seen, pending.sync_id))]
 
     def _check(self) -> None:
         assert len(self._senders) <= self._config.max_peers

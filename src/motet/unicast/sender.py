@@ -60,6 +60,8 @@ class SendConnection:
         self._seen = (0, 0)  # (HA, HS) at the last run of the retransmission task: unchanged means stuck
         self._attempt = 0
         self._timed: tuple[int, int] | None = None  # (seqno, sent at): measures the round trip
+        self._sync_id = 0  # the SYNC that is being answered
+        self._sync_attempt = 0
         self._sync_until = 0
         self._used_at = now
         self._silent_since = now  # the peer was last heard, or first had something to answer, then
@@ -123,16 +125,18 @@ class SendConnection:
                 effects.append(self._retransmit(seqno))
         return effects
 
-    def sync(self, seen: int, fresh: int, now: int) -> list[Effect]:
+    def sync(self, seen: int, sync_id: int, fresh: int, now: int) -> list[Effect]:
         """The receiver cannot go on with connection `seen`: rename the connection to `fresh` and tell where it stands.
 
-        While an earlier SYNC is not confirmed, the same answer is given again; a SYNC that names neither is late.
+        The same SYNC again gets the same answer again; a SYNC that names another connection than ours is late.
         """
-        if not self.is_syncing:
+        if not self.is_syncing or sync_id != self._sync_id:
             if seen != self.conn_id:
                 self._counters[Count.FRAME_OF_OLD_CONNECTION] += 1
                 return []
             self.conn_id = fresh
+            self._sync_id = sync_id
+            self._sync_attempt = 0
             self._sync_until = now + self._config.sync_timeout_ns
         return self._send_sync_ok(now)
 
@@ -229,8 +233,9 @@ class SendConnection:
             self._timed = None
 
     def _send_sync_ok(self, now: int) -> list[Effect]:
-        self._timers.arm(Timer.SYNC, min(now + self._round_trip.patience_ns, self._sync_until))
-        return [Transmit(self.peer, SyncOk(self.conn_id, self.window.low))]
+        self._timers.arm(Timer.SYNC, min(now + self._round_trip.backed_off(self._sync_attempt), self._sync_until))
+        self._sync_attempt += 1
+        return [Transmit(self.peer, SyncOk(self.conn_id, self._sync_id, self.window.low))]
 
     def _arm_reaper(self, now: int) -> None:
         if self._config.conn_expiry_ns:

@@ -98,6 +98,8 @@ _TAIL_BYTES: dict[str, Callable[..., bytes]] = {
 _U32 = Struct("<I")
 _U64 = Struct("<Q")
 _CONN_U64 = Struct("<IQ")
+_TWO_U32 = Struct("<II")
+_TWO_U32_U64 = Struct("<IIQ")
 _CONN_FLAG_U64 = Struct("<IBQ")
 _THREE_U64 = Struct("<QQQ")
 _TWO_U64 = Struct("<QQ")
@@ -115,8 +117,8 @@ _KINDS: dict[type[Frame], _Kind] = {
     UnicastAck: _Kind(2, _CONN_U64, "none", 1, UnicastAck, lambda f: (f.conn_id, f.seqno)),
     UnicastXmitRequest: _Kind(3, _U32, "ranges", 1, UnicastXmitRequest, lambda f: (f.conn_id,)),
     Close: _Kind(4, _U32, "none", 1, Close, lambda f: (f.conn_id,)),
-    Sync: _Kind(5, _U32, "none", 1, Sync, lambda f: (f.conn_id,)),
-    SyncOk: _Kind(6, _CONN_U64, "none", 1, SyncOk, lambda f: (f.conn_id, f.low)),
+    Sync: _Kind(5, _TWO_U32, "none", 2, Sync, lambda f: (f.conn_id, f.sync_id)),
+    SyncOk: _Kind(6, _TWO_U32_U64, "none", 2, SyncOk, lambda f: (f.conn_id, f.sync_id, f.low)),
     SyncAck: _Kind(7, _U32, "none", 1, SyncAck, lambda f: (f.conn_id,)),
     MulticastData: _Kind(16, _THREE_U64, "body", 1, MulticastData, lambda f: (f.sender, f.seqno, f.stable)),
     MulticastAck: _Kind(17, _U64, "none", 0, MulticastAck, lambda f: (f.seqno,)),

@@ -40,11 +40,13 @@ class Close(Frame):
 @dataclass(frozen=True, slots=True)
 class Sync(Frame):
     conn_id: int  # the one that the receiver saw, or holds, and cannot go on with
+    sync_id: int  # names this attempt; the answer repeats it, so that a late answer to an earlier one is recognised
 
 
 @dataclass(frozen=True, slots=True)
 class SyncOk(Frame):
     conn_id: int  # the new one
+    sync_id: int
     low: int  # the sender's highest acked seqno
 
 

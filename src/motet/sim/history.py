@@ -1,0 +1,76 @@
+"""What happened, as an outsider saw it. Checkers read this and nothing else: they know no machine and no window.
+
+Every payload is unique, so a delivered message names its own place in its sender's stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+from motet.core.effects import Channel
+from motet.core.identity import Address
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """The messages of one sender on one channel, to one peer or (None) to the group."""
+
+    channel: Channel
+    sender: Address
+    to: Address | None
+
+    def __str__(self) -> str:
+        return f"{self.sender} -> {self.to or 'group'}"
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveredBatch:
+    at: int
+    receiver: Address
+    channel: Channel
+    sender: Address
+    messages: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ForgotSender:
+    """The receiver was told to drop its receive window; with no memory of it, it may see messages again."""
+
+    at: int
+    receiver: Address
+    sender: Address
+
+
+@dataclass(slots=True)
+class History:
+    accepted: dict[Stream, list[bytes]] = field(default_factory=dict)
+    failed: dict[Stream, list[tuple[int, int]]] = field(default_factory=dict)  # index ranges, both included
+    events: list[DeliveredBatch | ForgotSender] = field(default_factory=list)
+    counted_in: dict[tuple[Address, Address], int] = field(default_factory=dict)
+    # (sender, receiver) -> index of the first message accepted after the sender counted the receiver in
+    counted_out: set[tuple[Address, Address]] = field(default_factory=set)
+    dead: set[Address] = field(default_factory=set)
+    remembers: bool = True  # whether receivers remember the windows that they drop
+
+    def accept(self, stream: Stream, messages: Sequence[bytes]) -> None:
+        self.accepted.setdefault(stream, []).extend(messages)
+
+    def fail(self, stream: Stream, first: int, last: int) -> None:
+        self.failed.setdefault(stream, []).append((first, last))
+
+    def count_in(self, sender: Address, receiver: Address) -> None:
+        stream = Stream(Channel.MULTICAST, sender, None)
+        self.counted_in.setdefault((sender, receiver), len(self.accepted.get(stream, ())))
+        self.counted_out.discard((sender, receiver))
+
+    def count_out(self, sender: Address, receiver: Address) -> None:
+        self.counted_out.add((sender, receiver))
+
+    def fingerprint(self) -> str:
+        """Equal for two runs exactly when the same things happened in the same order."""
+        digest = sha256()
+        for event in self.events:
+            digest.update(repr(event).encode())
+        return digest.hexdigest()[:16]

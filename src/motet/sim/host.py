@@ -1,0 +1,218 @@
+"""One simulated process: a `Member`, its inbox, and the ways in which a process can fail.
+
+Datagrams that arrive while the process is busy or paused wait in a bounded socket buffer and are handed over as one
+batch, as a real driver does. The member's clock runs with its own offset and drift.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from motet.core.effects import Channel, Effect, SendFailed
+from motet.core.identity import Address
+from motet.core.units import MICROSECOND
+from motet.errors import BacklogFullError
+from motet.sim.history import DeliveredBatch, ForgotSender, History, Stream
+from motet.sim.network import Network
+from motet.sim.scheduler import Scheduler
+from motet.sim.transcript import Transcript
+from motet.stack import Datagram, Delivered, Member
+
+SOCKET_BUFFER_DATAGRAMS = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all processes of one world share."""
+
+    scheduler: Scheduler
+    network: Network
+    history: History
+    transcript: Transcript | None
+    find: Callable[[Address], Host | None]  # the process that lives at an address, if it still does
+
+
+class Host:
+    def __init__(self, member: Member, surroundings: Surroundings, rng: Random) -> None:
+        self.member = member
+        self.is_alive = True
+        self.is_paused = False
+        self.is_expelled = False
+        self.most_held = 0  # frames held at the worst moment
+        self._world = surroundings
+        self._rng = rng
+        self._inbox: list[bytes] = []
+        self._is_drain_planned = False
+        self._wake_at: int | None = None
+        self._skew_ns = rng.randrange(0, 10**12)
+        self._drift = rng.uniform(-200e-6, 200e-6)  # a bad crystal
+        self._stream_base: dict[Address, int] = {}
+
+    @property
+    def address(self) -> Address:
+        return self.member.address
+
+    @property
+    def clock(self) -> int:
+        """What this process believes the time to be."""
+        now = self._world.scheduler.now
+        return self._skew_ns + now + int(now * self._drift)
+
+    # What the world does to it
+
+    def crash(self) -> None:
+        self.is_alive = self.is_paused = False
+        self._inbox.clear()
+        self._world.history.dead.add(self.address)
+        self.note("crashes")
+
+    def expel(self) -> None:
+        """The others no longer count it in; it has not heard of that and goes on, with no promise made to it."""
+        self.is_expelled = True
+        self._world.history.dead.add(self.address)
+        self.note("is expelled")
+
+    def pause(self) -> None:
+        self.is_paused = True
+        self.note("is paused")
+
+    def resume(self) -> None:
+        if self.is_alive and self.is_paused:
+            self.is_paused = False
+            self.note("goes on")
+            self._plan_drain()
+            self._wake()
+
+    def arrive(self, data: bytes) -> None:
+        if self.is_alive and len(self._inbox) < SOCKET_BUFFER_DATAGRAMS:
+            self._inbox.append(data)
+            self._plan_drain()
+
+    # What the application does with it
+
+    def do(self, action: Callable[[int], list[Effect]]) -> None:
+        """Run one input of the member and perform what it answers."""
+        if self.is_alive:
+            self._perform(action(self.clock))
+
+    def multicast(self, messages: list[bytes]) -> None:
+        self._offer(Stream(Channel.MULTICAST, self.address, None), messages)
+
+    def send(self, to: Address, messages: list[bytes]) -> None:
+        self._offer(Stream(Channel.UNICAST, self.address, to), messages)
+
+    def hold(self) -> None:
+        self.note("takes no deliveries")
+        self.member.hold()
+
+    def release(self) -> None:
+        self.note("takes deliveries again")
+        self.do(self.member.release)
+
+    def forget_sender(self, sender: Address) -> None:
+        """Drop the receive window for `sender`, as after an asymmetric split."""
+        self.note(f"drops its receive window for {sender}")
+        self._world.history.events.append(ForgotSender(self._world.scheduler.now, self.address, sender))
+        self.do(lambda now: self.member.close_receiver(sender, now))
+
+    def note(self, text: str) -> None:
+        if self._world.transcript is not None:
+            self._world.transcript.note(self._world.scheduler.now, f"{self.address} {text}")
+
+    def _offer(self, stream: Stream, messages: list[bytes]) -> None:
+        """Hand messages to the member; what it refuses was never accepted, and the application may try again later."""
+        if not self.is_alive or self.is_paused:
+            return
+        accepted_before = len(self._world.history.accepted.get(stream, ()))
+        try:
+            if stream.to is None:
+                effects = self.member.multicast_messages(messages, self.clock)
+            else:
+                effects = self.member.send(stream.to, messages, self.clock)
+        except BacklogFullError:
+            return
+        self._world.history.accept(stream, messages)
+        if stream.to is not None:
+            accepted_now = accepted_before + len(messages)
+            self._stream_base[stream.to] = accepted_now - self.member.unicast.accepted(stream.to)
+        self.note(f"sends {len(messages)} to {stream.to or 'the group'}")
+        self._perform(effects)
+
+    # Effects, made real
+
+    def _perform(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Datagram():
+                    for to in effect.to:
+                        self._transmit(to, effect.data)
+                case Delivered():
+                    self._record_delivery(effect)
+                case SendFailed():
+                    self._record_failure(effect)
+                case _:
+                    self.note(str(effect))
+        self.most_held = max(self.most_held, self.member.held_frames)
+        self.member._check()
+        self._plan_wake()
+
+    def _transmit(self, to: Address, data: bytes) -> None:
+        world = self._world
+
+        def arrive() -> None:
+            host = world.find(to)
+            if host is not None:
+                host.arrive(data)
+
+        fate = world.network.send(self.address, to, len(data), arrive)
+        if world.transcript is not None:
+            world.transcript.datagram(world.scheduler.now, str(self.address), str(to), data, fate)
+
+    def _record_delivery(self, effect: Delivered) -> None:
+        now = self._world.scheduler.now
+        self._world.history.events.append(
+            DeliveredBatch(now, self.address, effect.channel, effect.sender, effect.messages)
+        )
+        self.note(f"delivers {len(effect.messages)} of {effect.sender} ({effect.channel.value})")
+
+    def _record_failure(self, effect: SendFailed) -> None:
+        base = self._stream_base.get(effect.to, 0) if effect.to is not None else 0
+        stream = Stream(effect.channel, self.address, effect.to)
+        self._world.history.fail(stream, base + effect.first - 1, base + effect.last - 1)
+        self.note(f"gives up {effect.first} to {effect.last} to {effect.to or 'the group'}: {effect.error}")
+
+    def _plan_drain(self) -> None:
+        if not self._is_drain_planned and not self.is_paused:
+            self._is_drain_planned = True
+            self._world.scheduler.after(self._rng.randrange(1, 200 * MICROSECOND), self._drain)
+
+    def _drain(self) -> None:
+        self._is_drain_planned = False
+        if self.is_alive and not self.is_paused and self._inbox:
+            batch, self._inbox = self._inbox, []
+            self.do(lambda now: self.member.receive(batch, now))
+
+    def _plan_wake(self) -> None:
+        deadline = self.member.next_deadline()
+        if deadline is None:
+            self._wake_at = None
+            return
+        wait = max(0, deadline - self.clock)
+        when = self._world.scheduler.now + wait + wait // 1_000  # late enough even for a clock that drifts
+        if self._wake_at is None or when < self._wake_at:
+            self._wake_at = when
+            self._world.scheduler.at(when, self._wake_if_planned(when))
+
+    def _wake_if_planned(self, when: int) -> Callable[[], None]:
+        def wake() -> None:
+            if self._wake_at == when:
+                self._wake_at = None
+                self._wake()
+
+        return wake
+
+    def _wake(self) -> None:
+        if self.is_alive and not self.is_paused:
+            self.do(self.member.tick)

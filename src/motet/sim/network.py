@@ -1,0 +1,119 @@
+"""The network model: loss, duplication, delay, reordering, bandwidth, and links that are cut, one way or both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from motet.core.identity import Address
+from motet.core.units import MICROSECOND, MILLISECOND, SECOND, format_ns
+from motet.sim.scheduler import Scheduler
+
+Link = tuple[str, str]  # (from, to), by name: a cable does not know about incarnations
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkProfile:
+    """How the network treats datagrams. Probabilities are per datagram and receiver."""
+
+    loss: float = 0.0
+    duplication: float = 0.0
+    delay_ns: int = 100 * MICROSECOND
+    jitter: str = "none"  # "none", "uniform", "exponential" or "heavy": how `jitter_ns` is spread
+    jitter_ns: int = 0
+    reordering: float = 0.0  # this share is delayed by up to `reorder_ns` more
+    reorder_ns: int = 0
+    bytes_per_second: int = 0  # 0: no limit
+    queue_bytes: int = 1 << 20  # what waits for bandwidth beyond this is dropped
+
+    def __str__(self) -> str:
+        return (
+            f"loss {self.loss:.0%}, duplication {self.duplication:.0%}, delay {format_ns(self.delay_ns)} "
+            f"+ {self.jitter} {format_ns(self.jitter_ns)}, "
+            f"reordering {self.reordering:.0%} by {format_ns(self.reorder_ns)}, "
+            f"bandwidth {f'{self.bytes_per_second:,} B/s' if self.bytes_per_second else 'unlimited'}"
+        )
+
+
+def draw_profile(rng: Random) -> NetworkProfile:
+    """A network somewhere between a quiet switch and a terrible radio link."""
+    loss = rng.choice([0.0, rng.uniform(0, 0.05), rng.uniform(0.05, 0.2), rng.uniform(0.2, 0.5)])
+    is_wide = rng.random() < 0.3
+    delay_ns = rng.randrange(5 * MILLISECOND, 40 * MILLISECOND) if is_wide else rng.randrange(20_000, 2 * MILLISECOND)
+    return NetworkProfile(
+        loss=loss,
+        duplication=rng.choice([0.0, 0.0, rng.uniform(0, 0.3)]),
+        delay_ns=delay_ns,
+        jitter=rng.choice(["none", "uniform", "exponential", "heavy"]),
+        jitter_ns=rng.randrange(0, delay_ns),
+        reordering=rng.choice([0.0, 0.0, rng.uniform(0, 0.3)]),
+        reorder_ns=rng.randrange(1, 5 * delay_ns),
+        bytes_per_second=rng.choice([0, 0, rng.randrange(500_000, 50_000_000)]),
+    )
+
+
+HEALTHY = NetworkProfile()
+
+
+class Network:
+    def __init__(self, scheduler: Scheduler, rng: Random, profile: NetworkProfile) -> None:
+        self.profile = profile
+        self.sent = 0  # datagrams handed to the network so far
+        self._scheduler = scheduler
+        self._rng = rng
+        self._cuts: dict[Link, int] = {}  # how many cuts lie on a link: two overlapping ones need two repairs
+        self._busy_until: dict[Link, int] = {}
+
+    def cut(self, links: list[Link]) -> None:
+        for link in links:
+            self._cuts[link] = self._cuts.get(link, 0) + 1
+
+    def mend(self, links: list[Link]) -> None:
+        for link in links:
+            self._cuts[link] = max(0, self._cuts.get(link, 0) - 1)
+
+    def heal(self) -> None:
+        """From now on everything arrives, soon and once."""
+        self._cuts.clear()
+        self.profile = HEALTHY
+
+    def send(self, source: Address, to: Address, size: int, arrive: Callable[[], None]) -> str:
+        """Carry one datagram; the answer says what became of it, for the transcript."""
+        self.sent += 1
+        link = (source.name, to.name)
+        if self._cuts.get(link):
+            return "cut"
+        if self._rng.random() < self.profile.loss:
+            return "lost"
+        departure = self._departure(link, size)
+        if departure is None:
+            return "queue full"
+        copies = 1 + (self._rng.random() < self.profile.duplication)
+        for _ in range(copies):
+            self._scheduler.at(departure + self._delay(), arrive)
+        return "" if copies == 1 else "twice"
+
+    def _departure(self, link: Link, size: int) -> int | None:
+        profile = self.profile
+        now = self._scheduler.now
+        if not profile.bytes_per_second:
+            return now
+        start = max(now, self._busy_until.get(link, 0))
+        if (start - now) * profile.bytes_per_second // SECOND > profile.queue_bytes:
+            return None
+        self._busy_until[link] = start + size * SECOND // profile.bytes_per_second
+        return self._busy_until[link]
+
+    def _delay(self) -> int:
+        profile, rng = self.profile, self._rng
+        delay = float(profile.delay_ns)
+        if profile.jitter == "uniform":
+            delay += rng.uniform(0, profile.jitter_ns)
+        elif profile.jitter == "exponential":
+            delay += rng.expovariate(1.0) * profile.jitter_ns
+        elif profile.jitter == "heavy":
+            delay += min(rng.paretovariate(1.5) - 1, 100.0) * profile.jitter_ns
+        if rng.random() < profile.reordering:
+            delay += rng.uniform(0, profile.reorder_ns)
+        return int(delay)

@@ -1,0 +1,42 @@
+"""Running seeds: one, or a range of them over several processes. Results come in the order of the seeds."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from itertools import chain
+
+from motet.errors import ConfigError
+from motet.sim.channels import Outcome, run_channels
+from motet.sim.checkers import Violation
+
+SCENARIOS: dict[str, Callable[..., Outcome]] = {"channels": run_channels}
+_CHUNK = 8  # seeds per task: small enough for a smooth progress bar
+
+
+def run_seed(scenario: str, seed: int, *, with_transcript: bool = False) -> Outcome:
+    """One seed; an exception inside the simulation is a finding like any other."""
+    if scenario not in SCENARIOS:
+        raise ConfigError(f"there is no scenario {scenario!r}; there are: {', '.join(sorted(SCENARIOS))}")
+    try:
+        return SCENARIOS[scenario](seed, with_transcript=with_transcript)
+    except Exception as error:  # the seed names the bug; the traceback goes with it
+        where = traceback.format_exception(error)[-2:]
+        return Outcome(seed, (Violation("exception", "".join(where).strip()),), {}, "")
+
+
+def run_seeds(scenario: str, seeds: range, workers: int) -> Iterator[Outcome]:
+    if scenario not in SCENARIOS:
+        raise ConfigError(f"there is no scenario {scenario!r}; there are: {', '.join(sorted(SCENARIOS))}")
+    if workers <= 1:
+        yield from map(partial(run_seed, scenario), seeds)
+        return
+    chunks = [seeds[start : start + _CHUNK] for start in range(0, len(seeds), _CHUNK)]
+    with ProcessPoolExecutor(max_workers=workers) as pool:
+        yield from chain.from_iterable(pool.map(partial(_run_chunk, scenario), chunks))
+
+
+def _run_chunk(scenario: str, seeds: range) -> list[Outcome]:
+    return [run_seed(scenario, seed) for seed in seeds]

@@ -1,0 +1,40 @@
+"""The readable record of a run: one line per thing that happened, with its virtual time. Off unless asked for."""
+
+from __future__ import annotations
+
+from motet.core.effects import Frame
+from motet.core.units import MILLISECOND
+from motet.wire.body import HEADER, PACKED, message_count
+from motet.wire.codec import Envelope, decode
+from motet.wire.frames import MulticastData, UnicastData
+
+
+class Transcript:
+    def __init__(self, group: int) -> None:
+        self._group = group
+        self.lines: list[str] = []
+
+    def note(self, now: int, text: str) -> None:
+        self.lines.append(f"{now / MILLISECOND:12.3f} ms  {text}")
+
+    def datagram(self, now: int, source: str, to: str, data: bytes, fate: str) -> None:
+        envelope = decode(self._group, data)
+        what = describe(envelope.frame) if isinstance(envelope, Envelope) else f"rejected: {envelope.detail}"
+        self.note(now, f"{source} -> {to}  {what}{f'  [{fate}]' if fate else ''}")
+
+
+def describe(frame: Frame) -> str:
+    """A frame in words: its fields, with a body shown as what it carries."""
+    fields = {name: getattr(frame, name) for name in frame.__dataclass_fields__}  # type: ignore[attr-defined]
+    if isinstance(frame, UnicastData | MulticastData):
+        fields["body"] = _describe_body(frame.body)
+    if "sender" in fields:
+        fields["sender"] = f"{fields['sender'] >> 48:04x}"
+    return f"{type(frame).__name__}({', '.join(f'{name}={value}' for name, value in fields.items())})"
+
+
+def _describe_body(body: bytes) -> str:
+    kind, total = HEADER.unpack_from(body)
+    if kind == PACKED:
+        return f"{message_count(body)} messages"
+    return f"fragment of {total} bytes"

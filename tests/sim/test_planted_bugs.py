@@ -1,0 +1,271 @@
+"""Break the machines on purpose, one way at a time, and see the checkers catch it. A checker that catches nothing is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from motet.core.effects import Effect, Transmit
+from motet.core.identity import Address
+from motet.multicast.machine import Multicast
+from motet.multicast.receiver import MulticastReceiver
+from motet.multicast.sender import MulticastSender
+from motet.sim.runner import run_seed
+from motet.unicast.machine import Unicast
+from motet.unicast.receiver import ReceiveConnection
+from motet.unicast.sender import SendConnection, State
+from motet.window.acks import AckTable
+from motet.window.gaps import GapWatch
+from motet.window.ranges import Ranges
+from motet.window.ring import RingWindow
+from motet.wire.frames import MulticastAck, MulticastData, SyncOk, UnicastAck, UnicastData
+
+SEEDS = range(300)
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def late_ack_of_an_old_connection_purges(patch: pytest.MonkeyPatch) -> None:
+    original = SendConnection.ack
+    patch.setattr(SendConnection, "is_syncing", False)
+    patch.setattr(SendConnection, "ack", lambda self, conn_id, seqno, now: original(self, self.conn_id, seqno, now))
+
+
+def sync_keeps_the_old_connection_id(patch: pytest.MonkeyPatch) -> None:
+    original = SendConnection.sync
+    patch.setattr(SendConnection, "is_syncing", property(lambda self: False))
+    patch.setattr(
+        SendConnection, "sync", lambda self, seen, sync_id, fresh, now: original(self, seen, sync_id, self.conn_id, now)
+    )
+    rename = ReceiveConnection.rename
+
+    def unsolicited(self: Unicast, source: Address, frame: SyncOk, now: int) -> list[Effect]:
+        connection = self._receivers.get(source)
+        if connection is None:
+            self._open_receiver(source, frame.conn_id, frame.low, now)
+        else:
+            rename(connection, frame.conn_id, frame.low)
+        self._insert_kept(source, now)
+        return []
+
+    patch.setattr(Unicast, "_on_sync_ok", unsolicited)
+
+
+def a_message_that_overtakes_the_first_opens_the_window(patch: pytest.MonkeyPatch) -> None:
+    def open_at_once(self: Unicast, source: Address, frame: UnicastData, now: int) -> None:
+        self._open_receiver(source, frame.conn_id, frame.seqno - 1, now)
+        self._receivers[source].data(frame, now)
+
+    patch.setattr(Unicast, "_keep_for_sync", open_at_once)
+
+
+def close_without_flush(patch: pytest.MonkeyPatch) -> None:
+    def reap(self: SendConnection, now: int) -> list[Effect]:
+        if self.state is State.OPEN:
+            self.close(now)
+        else:
+            self.state = State.CLOSED
+        return []
+
+    patch.setattr(SendConnection, "_reap", reap)
+
+
+def the_highest_is_never_resent(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SendConnection, "_run_retransmission", lambda self, now: [])
+
+
+def unicast_acks_what_was_received_and_not_what_was_delivered(patch: pytest.MonkeyPatch) -> None:
+    def send_ack(self: ReceiveConnection, now: int) -> list[Effect]:
+        self._since_ack, self._owes_ack = 0, False
+        return [Transmit(self.peer, UnicastAck(self.conn_id, self.window.high))]
+
+    patch.setattr(ReceiveConnection, "_send_ack", send_ack)
+
+
+def one_less_than_capacity_fits(patch: pytest.MonkeyPatch) -> None:
+    original = RingWindow.offer
+
+    def offer(self: RingWindow[Any], seqno: int, item: Any) -> bool:
+        return False if seqno >= self.low + self.capacity else original(self, seqno, item)
+
+    patch.setattr(RingWindow, "offer", offer)
+
+
+def one_more_than_capacity_fits(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(RingWindow, "is_full", property(lambda self: self.high - self.low > self.capacity))
+
+
+def what_is_received_again_is_delivered_again(patch: pytest.MonkeyPatch) -> None:
+    original = Unicast._open_receiver
+
+    def forgetful(self: Unicast, source: Address, conn_id: int, low: int, now: int) -> None:
+        self._remembered.clear()
+        self._receivers.pop(source, None)
+        original(self, source, conn_id, low, now)
+
+    patch.setattr(Unicast, "_open_receiver", forgetful)
+
+
+def sync_ok_skips_one(patch: pytest.MonkeyPatch) -> None:
+    original = Unicast._on_sync_ok
+
+    def skip(self: Unicast, source: Address, frame: SyncOk, now: int) -> list[Effect]:
+        return original(self, source, SyncOk(frame.conn_id, frame.sync_id, frame.low + 1), now)
+
+    patch.setattr(Unicast, "_on_sync_ok", skip)
+
+
+def the_seqnos_of_a_new_connection_restart(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Unicast, "_drop_sender", lambda self, peer: self._senders.pop(peer))
+
+
+def a_message_on_a_closing_connection_does_not_open_it_again(patch: pytest.MonkeyPatch) -> None:
+    original = SendConnection.send
+
+    def send(self: SendConnection, messages: list[bytes], now: int) -> list[Effect]:
+        if self.state is State.CLOSING:
+            self.accepted += len(messages)
+            return []
+        return original(self, messages, now)
+
+    patch.setattr(SendConnection, "send", send)
+
+
+def ack_of_a_non_member_counts(patch: pytest.MonkeyPatch) -> None:
+    original = AckTable.ack
+
+    def ack(self: AckTable[Any], member: Any, seqno: int) -> tuple[int, int]:
+        self._acks.setdefault(member, 0)
+        return original(self, member, seqno)
+
+    patch.setattr(AckTable, "__contains__", lambda self, member: True)
+    patch.setattr(AckTable, "ack", ack)
+
+
+def the_largest_ack_purges(patch: pytest.MonkeyPatch) -> None:
+    def ack(self: AckTable[Any], member: Any, seqno: int) -> tuple[int, int]:
+        before, self.minimum = self.minimum, max(self.minimum, seqno)
+        return before, self.minimum
+
+    patch.setattr(AckTable, "ack", ack)
+
+
+def no_tail_notice(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(MulticastSender, "tick", lambda self, now: [])
+    patch.setattr(MulticastSender, "_restart_tail_timer", lambda self, now: None)
+
+
+def a_gap_is_asked_for_once_only(patch: pytest.MonkeyPatch) -> None:
+    original = GapWatch.look
+
+    def look(self: GapWatch, now: int) -> Ranges:
+        asked = original(self, now)
+        return asked if self._attempt <= 1 else ()
+
+    patch.setattr(GapWatch, "look", look)
+
+
+def a_lost_ack_is_not_repeated(patch: pytest.MonkeyPatch) -> None:
+    original = MulticastReceiver._send_ack
+
+    def send_once(self: MulticastReceiver) -> list[Effect]:
+        is_news = bool(self._since_ack)
+        effects = original(self)
+        return effects if is_news else []
+
+    patch.setattr(MulticastReceiver, "_send_ack", send_once)
+
+
+def multicast_acks_what_was_received_and_not_what_was_delivered(patch: pytest.MonkeyPatch) -> None:
+    def send_ack(self: MulticastReceiver) -> list[Effect]:
+        self._since_ack, self._owes_ack, self._ack_due = 0, False, None
+        return [Transmit(self.sender, MulticastAck(self.window.high))]
+
+    patch.setattr(MulticastReceiver, "_send_ack", send_ack)
+
+
+def a_joiner_enters_the_ack_table_at_zero(patch: pytest.MonkeyPatch) -> None:
+    original = AckTable.retain
+    patch.setattr(AckTable, "retain", lambda self, members, joined_at: original(self, members, 0))
+
+
+def a_crashed_member_stays_in_the_ack_table(patch: pytest.MonkeyPatch) -> None:
+    original = AckTable.retain
+
+    def retain(self: AckTable[Any], members: list[Any], joined_at: int) -> None:
+        original(self, list(dict.fromkeys([*self._acks, *members])), joined_at)
+
+    patch.setattr(AckTable, "retain", retain)
+
+
+def a_new_view_does_not_release_the_waiting(patch: pytest.MonkeyPatch) -> None:
+    def retain(
+        self: MulticastSender, members: list[Address], joined_at: int, now: int, *, is_held: bool
+    ) -> list[Effect]:
+        self.acks.retain(members, max(joined_at, self.window.low))
+        return []
+
+    patch.setattr(MulticastSender, "retain", retain)
+
+
+def multicast_skips_a_gap(patch: pytest.MonkeyPatch) -> None:
+    original = MulticastReceiver.data
+
+    def data(self: MulticastReceiver, frame: MulticastData) -> None:
+        if frame.seqno > self.window.delivered + 1:
+            self.window.advance(frame.seqno - 1)
+        original(self, frame)
+
+    patch.setattr(MulticastReceiver, "data", data)
+
+
+def a_restarted_process_keeps_its_old_stream(patch: pytest.MonkeyPatch) -> None:
+    """The joiner's window starts one too high: its first message is taken for delivered."""
+    original = Multicast._merge_receivers
+
+    def merge(self: Multicast, members: list[Address], digest: dict[Address, int]) -> None:
+        original(self, members, {member: seqno + 1 for member, seqno in digest.items()})
+
+    patch.setattr(Multicast, "_merge_receivers", merge)
+
+
+PLANTS: list[Plant] = [
+    late_ack_of_an_old_connection_purges,
+    sync_keeps_the_old_connection_id,
+    a_message_that_overtakes_the_first_opens_the_window,
+    close_without_flush,
+    the_highest_is_never_resent,
+    unicast_acks_what_was_received_and_not_what_was_delivered,
+    one_less_than_capacity_fits,
+    one_more_than_capacity_fits,
+    what_is_received_again_is_delivered_again,
+    sync_ok_skips_one,
+    the_seqnos_of_a_new_connection_restart,
+    a_message_on_a_closing_connection_does_not_open_it_again,
+    ack_of_a_non_member_counts,
+    the_largest_ack_purges,
+    no_tail_notice,
+    a_gap_is_asked_for_once_only,
+    a_lost_ack_is_not_repeated,
+    multicast_acks_what_was_received_and_not_what_was_delivered,
+    a_joiner_enters_the_ack_table_at_zero,
+    a_crashed_member_stays_in_the_ack_table,
+    a_new_view_does_not_release_the_waiting,
+    multicast_skips_a_gap,
+    a_restarted_process_keeps_its_old_stream,
+]
+
+
+def first_caught(seeds: range) -> int | None:
+    return next((seed for seed in seeds if not run_seed("channels", seed).is_ok), None)
+
+
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
+def test_planted_bug_is_caught(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    assert first_caught(SEEDS) is not None, f"{plant.__name__} went through {len(SEEDS)} seeds unseen"
+
+
+def test_without_a_planted_bug_nothing_is_caught() -> None:
+    assert first_caught(range(25)) is None
