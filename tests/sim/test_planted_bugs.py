@@ -1,4 +1,4 @@
-"""Break the machines on purpose, one way at a time, and see the checkers catch it. A checker that catches nothing is none."""
+"""Break the machines on purpose, one way at a time: a checker that catches none of it is no checker."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _Action = Callable[[], None]
 GROUP = "sim"
 PATIENCE_NS = 120 * SECOND  # how long a healed world may take to deliver everything
 STEP_NS = 250 * MILLISECOND
-FORGETS = 6
+FORGETS = 10  # how often one fault of the kind drops the window
 SILENCE_NS = 2 * SECOND
 
 

@@ -24,6 +24,8 @@ class NetworkProfile:
     jitter_ns: int = 0
     reordering: float = 0.0  # this share is delayed by up to `reorder_ns` more
     reorder_ns: int = 0
+    stragglers: float = 0.0  # this share arrives only when nobody expects it any more, up to `straggler_ns` late
+    straggler_ns: int = 0
     bytes_per_second: int = 0  # 0: no limit
     queue_bytes: int = 1 << 20  # what waits for bandwidth beyond this is dropped
 
@@ -32,6 +34,7 @@ class NetworkProfile:
             f"loss {self.loss:.0%}, duplication {self.duplication:.0%}, delay {format_ns(self.delay_ns)} "
             f"+ {self.jitter} {format_ns(self.jitter_ns)}, "
             f"reordering {self.reordering:.0%} by {format_ns(self.reorder_ns)}, "
+            f"stragglers {self.stragglers:.0%} by {format_ns(self.straggler_ns)}, "
             f"bandwidth {f'{self.bytes_per_second:,} B/s' if self.bytes_per_second else 'unlimited'}"
         )
 
@@ -49,6 +52,8 @@ def draw_profile(rng: Random) -> NetworkProfile:
         jitter_ns=rng.randrange(0, delay_ns),
         reordering=rng.choice([0.0, 0.0, rng.uniform(0, 0.3)]),
         reorder_ns=rng.randrange(1, 5 * delay_ns),
+        stragglers=rng.choice([0.0, 0.0, rng.uniform(0, 0.3)]),
+        straggler_ns=rng.randrange(100 * MILLISECOND, 1_000 * MILLISECOND),
         bytes_per_second=rng.choice([0, 0, rng.randrange(500_000, 50_000_000)]),
     )
 
@@ -116,4 +121,6 @@ class Network:
             delay += min(rng.paretovariate(1.5) - 1, 100.0) * profile.jitter_ns
         if rng.random() < profile.reordering:
             delay += rng.uniform(0, profile.reorder_ns)
+        if rng.random() < profile.stragglers:
+            delay += rng.uniform(0, profile.straggler_ns)
         return int(delay)
