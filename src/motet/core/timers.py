@@ -13,6 +13,7 @@ class Timers(Generic[K]):
         self._deadlines: dict[K, int] = {}
 
     def arm(self, key: K, deadline: int) -> None:
+        self._deadlines.pop(key, None)  # armed anew, it queues anew
         self._deadlines[key] = deadline
 
     def arm_if_idle(self, key: K, deadline: int) -> None:

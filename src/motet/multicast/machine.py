@@ -23,6 +23,8 @@ from motet.window.ranges import limited
 from motet.wire.body import MAX_MESSAGE_BYTES
 from motet.wire.frames import Highest, MulticastAck, MulticastData, MulticastXmitRequest, Purged
 
+FRAMES = (MulticastData, MulticastAck, MulticastXmitRequest, Highest, Purged)
+
 
 class Multicast:
     def __init__(self, local: Address, config: MulticastConfig, counters: Counters) -> None:
@@ -102,6 +104,9 @@ class Multicast:
 
     def receive(self, source: Address, frames: Sequence[Frame], now: int) -> list[Effect]:
         """One batch of frames from one peer."""
+        for frame in frames:
+            if not isinstance(frame, FRAMES):
+                raise MisuseError(f"{type(frame).__name__} is not a frame of reliable multicast")
         effects: list[Effect] = []
         touched: dict[Address, MulticastReceiver] = {}
         for frame in frames:
@@ -155,7 +160,7 @@ class Multicast:
                 return self._on_request(source, frame, now)
             case Purged():
                 return self._on_purged(source, frame)
-        raise MisuseError(f"{type(frame).__name__} is not a frame of reliable multicast")
+        raise AssertionError(f"{type(frame).__name__} is in FRAMES and nobody handles it")
 
     def _on_data(self, source: Address, frame: MulticastData, touched: dict[Address, MulticastReceiver]) -> None:
         sender = source if frame.sender == source.incarnation else self._members.get(frame.sender)
@@ -178,9 +183,12 @@ class Multicast:
         return receiver
 
     def _on_request(self, source: Address, frame: MulticastXmitRequest, now: int) -> list[Effect]:
-        """Answer with what we hold; for what is gone say so once, so that nobody asks for ever."""
+        """Answer with what we hold; for what is gone say so, so that nobody asks for ever.
+
+        Whoever is not in our view gets no frame of it, but may hear that what it misses is gone.
+        """
         holder = self._holder(frame.sender)
-        if source.incarnation not in self._members or holder is None:
+        if holder is None:
             self._counters[Count.FRAME_MISPLACED] += 1
             return []
         effects: list[Effect] = []
@@ -188,6 +196,9 @@ class Multicast:
         if frame.ranges[0][0] <= low:
             self._counters[Count.PURGED_ANSWERED] += 1
             effects.append(Transmit(source, Purged(frame.sender, low)))
+        if source.incarnation not in self._members:
+            self._counters[Count.FRAME_MISPLACED] += 1
+            return effects
         for first, last in limited(frame.ranges, self._config.request_limit):
             for seqno in range(max(first, low + 1), min(last, holder.window.high) + 1):
                 effects += self._repair(source, holder, seqno, now)

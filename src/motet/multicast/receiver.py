@@ -25,13 +25,18 @@ class MulticastReceiver:
     ) -> None:
         self.sender = sender
         self.window: RingWindow[bytes] = RingWindow(config.capacity, offset)
-        self.is_stranded = False  # the sender has purged what we miss
+        self._purged = 0  # the sender told us that it has nothing left up to here
         self._config = config
         self._counters = counters
         self._gaps = GapWatch(self.window, round_trip, config.repair_burst)
         self._since_ack = 0  # frames delivered since the last ack
         self._owes_ack = False
         self._ack_due: int | None = None
+
+    @property
+    def is_stranded(self) -> bool:
+        """The sender has purged what we miss."""
+        return self.window.delivered < self._purged
 
     def data(self, frame: MulticastData) -> None:
         """Put one frame in. Call `settle` after the last one of a batch."""
@@ -54,15 +59,16 @@ class MulticastReceiver:
 
     def purged(self, low: int) -> list[Effect]:
         """Nobody can give us what we miss up to `low`. Skipping it would be a silent gap, so we stop and say so."""
-        if self.window.delivered >= low or self.is_stranded:
+        was_stranded = self.is_stranded
+        self._purged = max(self._purged, low)
+        if was_stranded or not self.is_stranded:
             return []
-        self.is_stranded = True
+        self._gaps.abandon()
         return [Stranded(self.sender, low)]
 
     def reset(self, seqno: int) -> None:
         """A digest tells where to go on; what we hold beyond it is kept."""
         self.window.advance(seqno)
-        self.is_stranded = False
 
     def settle(self, now: int, *, is_held: bool) -> list[Effect]:
         """End of a batch: deliver, ack when enough was delivered or an ack is owed, watch the gaps."""
@@ -73,22 +79,22 @@ class MulticastReceiver:
             effects += self._send_ack()
         elif self._since_ack and self._ack_due is None:
             self._ack_due = now + self._config.xmit_interval_ns
-        self._gaps.settle(now)
+        if not self.is_stranded:
+            self._gaps.settle(now)
         return effects
 
     def tick(self, now: int) -> list[Effect]:
         effects: list[Effect] = []
         if self._ack_due is not None and now >= self._ack_due:
             effects += self._send_ack()
-        asked = () if self.is_stranded else self._gaps.look(now)
+        asked = self._gaps.look(now)
         for part in parts(asked, self._config.request_limit, self._config.request_limit):
             self._counters[Count.REPAIR_ASKED] += 1
             effects.append(Transmit(self.sender, MulticastXmitRequest(self.sender.incarnation, part)))
         return effects
 
     def next_deadline(self) -> int | None:
-        look_due = None if self.is_stranded else self._gaps.due
-        return min((due for due in (self._ack_due, look_due) if due is not None), default=None)
+        return min((due for due in (self._ack_due, self._gaps.due) if due is not None), default=None)
 
     def frame(self, seqno: int) -> MulticastData | None:
         body = self.window[seqno]

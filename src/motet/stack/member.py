@@ -18,13 +18,11 @@ from motet.core.identity import NOBODY, Address
 from motet.core.serial import SERIAL_MODULUS
 from motet.errors import MisuseError
 from motet.multicast import Multicast
+from motet.multicast.machine import FRAMES as MULTICAST_FRAMES
 from motet.stack.config import MemberConfig
 from motet.unicast import Unicast
 from motet.wire.codec import Envelope, decode, encode, group_id
-from motet.wire.frames import Highest, MulticastAck, MulticastData, MulticastXmitRequest, Purged
 from motet.wire.reassembler import Reassembler
-
-_MULTICAST_FRAMES = (MulticastData, MulticastAck, MulticastXmitRequest, Highest, Purged)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +122,7 @@ class Member:
             if admitted is None:
                 continue
             source, frame = admitted
-            key = (source, isinstance(frame, _MULTICAST_FRAMES))
+            key = (source, isinstance(frame, MULTICAST_FRAMES))
             if key != previous and previous is not None:
                 effects += self._machine(previous[1])(previous[0], batch, now)
                 batch = []

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from motet.core.checks import require_between
 from motet.core.units import MILLISECOND, SECOND
+from motet.wire.codec import MAX_DATAGRAM_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +30,13 @@ class UnicastConfig:
 
     def __post_init__(self) -> None:
         require_between("capacity", self.capacity, 1, 1 << 20)
-        require_between("body_bytes", self.body_bytes, 64, 65_000)
+        require_between("body_bytes", self.body_bytes, 64, MAX_DATAGRAM_BYTES)
         require_between("backlog_bytes", self.backlog_bytes, 1, 1 << 40)
         require_between("ack_min_ns", self.ack_min_ns, 0, 10 * SECOND)
         require_between("ack_max_ns", self.ack_max_ns, self.ack_min_ns, 60 * SECOND)
+        require_between("xmit_interval_ns", self.xmit_interval_ns, MILLISECOND, 60 * SECOND)
         require_between("min_repair_ns", self.min_repair_ns, 1, self.xmit_interval_ns)
         require_between("initial_rtt_ns", self.initial_rtt_ns, 1, 60 * SECOND)
-        require_between("xmit_interval_ns", self.xmit_interval_ns, MILLISECOND, 60 * SECOND)
         require_between("repair_burst", self.repair_burst, 1, 1 << 20)
         require_between("request_limit", self.request_limit, 1, 512)
         require_between("conn_expiry_ns", self.conn_expiry_ns, 0, 1 << 62)

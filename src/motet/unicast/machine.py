@@ -33,6 +33,8 @@ from motet.unicast.sender import SendConnection, State
 from motet.wire.body import MAX_MESSAGE_BYTES
 from motet.wire.frames import Close, Sync, SyncAck, SyncOk, UnicastAck, UnicastData, UnicastXmitRequest
 
+FRAMES = (UnicastData, UnicastAck, UnicastXmitRequest, Close, Sync, SyncOk, SyncAck)
+
 
 @dataclass(slots=True)
 class PendingSync:
@@ -66,7 +68,9 @@ class Unicast:
 
     def send(self, to: Address, messages: Sequence[bytes], now: int) -> list[Effect]:
         """Accept messages for `to`; they are sent as the window allows, in order. All are accepted, or none."""
-        largest = max(map(len, messages), default=0)
+        if not messages:
+            return []
+        largest = max(map(len, messages))
         if largest > MAX_MESSAGE_BYTES:
             raise MessageTooLargeError(
                 f"a message of {largest} bytes; at most {MAX_MESSAGE_BYTES} can be sent, split it"
@@ -80,7 +84,7 @@ class Unicast:
             raise BacklogFullError(
                 f"{connection.waiting_bytes} bytes wait for {to} already; wait for Admitted before sending more"
             )
-        return connection.send(messages, now) if messages else []
+        return connection.send(messages, now)
 
     def sync(self, peer: Address, now: int) -> list[Effect]:
         """An operator's second line of defence: make sure that our receive window and the peer's send window agree."""
@@ -126,6 +130,9 @@ class Unicast:
 
     def receive(self, source: Address, frames: Sequence[Frame], now: int) -> list[Effect]:
         """One batch of frames of one peer. A first message is looked at before those that may have overtaken it."""
+        for frame in frames:
+            if not isinstance(frame, FRAMES):
+                raise MisuseError(f"{type(frame).__name__} is not a frame of reliable unicast")
         if source in self._senders:
             self._senders[source].heard(now)
         effects: list[Effect] = []
@@ -197,7 +204,7 @@ class Unicast:
                 return connection.resend(frame.conn_id, frame.ranges)
             case SyncAck():
                 return connection.sync_ack(frame.conn_id, now)
-        raise MisuseError(f"{type(frame).__name__} is not a frame of reliable unicast")
+        raise AssertionError(f"{type(frame).__name__} is in FRAMES and nobody handles it")
 
     def _on_data(self, source: Address, frame: UnicastData, now: int) -> list[Effect]:
         connection = self._receivers.get(source)
@@ -223,7 +230,7 @@ class Unicast:
 
     def _keep_for_sync(self, source: Address, frame: UnicastData, now: int) -> None:
         """A message of a connection that we do not know: its first one is late or lost, or we forgot the connection."""
-        if source not in self._receivers and self._is_at_peer_limit():
+        if not self._has_room_for(source):
             self._counters[Count.CONNECTION_REFUSED] += 1
             return
         pending = self._pend_sync(source, frame.conn_id, now)
@@ -282,17 +289,19 @@ class Unicast:
 
     def _open_receiver(self, source: Address, conn_id: int, low: int, now: int) -> None:
         """A new window, never below what an earlier one has delivered."""
-        if source not in self._receivers and self._is_at_peer_limit():
+        if not self._has_room_for(source):
             self._counters[Count.CONNECTION_REFUSED] += 1
             return
-        if source in self._receivers:
-            self._remember(self._receivers[source])
         _, delivered = self._remembered.pop(source, (0, 0))
+        if source in self._receivers:
+            delivered = self._receivers[source].window.delivered
         low = max(low, delivered)
         self._receivers[source] = ReceiveConnection(source, conn_id, low, self._config, self._counters, now)
 
-    def _is_at_peer_limit(self) -> bool:
-        return len(self._receivers) + len(self._syncs) >= self._config.max_peers
+    def _has_room_for(self, source: Address) -> bool:
+        """Whoever has a window or a pending SYNC has its place; a stranger needs a free one."""
+        peers = self._receivers.keys() | self._syncs.keys()
+        return source in peers or len(peers) < self._config.max_peers
 
     def _insert_kept(self, source: Address, now: int) -> None:
         pending = self._syncs.pop(source, None)

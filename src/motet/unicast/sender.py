@@ -60,6 +60,7 @@ class SendConnection:
         self._seen = (0, 0)  # (HA, HS) at the last run of the retransmission task: unchanged means stuck
         self._attempt = 0
         self._timed: tuple[int, int] | None = None  # (seqno, sent at): measures the round trip
+        self._confirmed_id = conn_id  # the last one that the receiver is known to hold
         self._sync_id = 0  # the SYNC that is being answered
         self._sync_attempt = 0
         self._sync_until = 0
@@ -97,6 +98,7 @@ class SendConnection:
         if self.is_syncing:
             self._counters[Count.ACK_DURING_SYNC] += 1
             return []
+        self._confirmed_id = conn_id
         if seqno > self.window.high:
             self._counters[Count.ACK_BEYOND_SENT] += 1
             return []
@@ -128,10 +130,11 @@ class SendConnection:
     def sync(self, seen: int, sync_id: int, fresh: int, now: int) -> list[Effect]:
         """The receiver cannot go on with connection `seen`: rename the connection to `fresh` and tell where it stands.
 
-        The same SYNC again gets the same answer again; a SYNC that names another connection than ours is late.
+        The same SYNC again gets the same answer again. A SYNC that names neither our connection nor the last one that
+        the receiver confirmed is late.
         """
         if not self.is_syncing or sync_id != self._sync_id:
-            if seen != self.conn_id:
+            if seen not in (self.conn_id, self._confirmed_id):
                 self._counters[Count.FRAME_OF_OLD_CONNECTION] += 1
                 return []
             self.conn_id = fresh
@@ -143,6 +146,7 @@ class SendConnection:
     def sync_ack(self, conn_id: int, now: int) -> list[Effect]:
         if conn_id == self.conn_id and self.is_syncing:
             self._timers.cancel(Timer.SYNC)
+            self._confirmed_id = conn_id
             self._attempt = 0
             self._watch_for_stall(now)
         return []

@@ -38,5 +38,8 @@ class AckTable(Generic[M]):
 
     def retain(self, members: Iterable[M], joined_at: int) -> None:
         """Keep exactly `members`; those that are new enter with `joined_at` acked."""
-        self._acks = {member: self._acks.get(member, joined_at) for member in members}
+        kept = {member: self._acks.get(member, joined_at) for member in members}
+        if not kept:
+            raise MisuseError("an ack table without members has no minimum; keep at least the member itself")
+        self._acks = kept
         self.minimum = min(self._acks.values())

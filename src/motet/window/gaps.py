@@ -20,7 +20,8 @@ class GapWatch:
         self._claimed = window.high  # the highest seqno that we know was sent, held or not
         self._noticed = 0  # gaps up to here were there at the last look
         self._attempt = 0
-        self._asked: tuple[int, int] | None = None  # (seqno, when): measures the round trip
+        self._asked: int | None = None  # the lowest seqno that was last asked for
+        self._asked_at: int | None = None  # when, if it was asked for just once: then its arrival measures a round trip
         self._fruitless = (0, 0)  # (claimed, low) when a look found nothing missing; until it changes there is no look
         self.due: int | None = None
 
@@ -31,7 +32,7 @@ class GapWatch:
     def settle(self, now: int) -> None:
         """Call after every change of the window."""
         self.claim(self._window.high)
-        self._measure(now)
+        self._note_repair(now)
         if self._window.delivered >= self._claimed:
             self.due, self._attempt = None, 0
         elif self.due is None and self._fruitless != (self._claimed, self._window.low):
@@ -50,14 +51,22 @@ class GapWatch:
         self._noticed = self._claimed
         self.due = now + self._round_trip.backed_off(self._attempt)
         if asked:
-            self._asked = (asked[0][0], now) if self._attempt == 0 else None
+            self._asked, self._asked_at = asked[0][0], now if self._attempt == 0 else None
             self._attempt += 1
         return asked
 
-    def _measure(self, now: int) -> None:
-        if self._asked is None:
+    def abandon(self) -> None:
+        """What is missing will not come; the next change of the window starts afresh."""
+        self.due = self._asked = self._asked_at = None
+        self._attempt = 0
+
+    def _note_repair(self, now: int) -> None:
+        """A repair that came ends the back-off: the link works, so the rest is asked for at its pace."""
+        if self._asked is None or (self._window.delivered < self._asked and self._window[self._asked] is None):
             return
-        seqno, asked_at = self._asked
-        if self._window.delivered >= seqno or self._window[seqno] is not None:
-            self._round_trip.sample(now - asked_at)
-            self._asked, self._attempt = None, 0
+        if self._asked_at is not None:
+            self._round_trip.sample(now - self._asked_at)
+        self._asked = self._asked_at = None
+        self._attempt = 0
+        if self.due is not None:
+            self.due = min(self.due, now + self._round_trip.patience_ns)
