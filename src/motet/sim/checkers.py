@@ -26,12 +26,12 @@ class Violation:
 
 @dataclass(slots=True)
 class _Progress:
-    """How far one receiver is in one stream: `next` is the index that must come next, None before the first."""
+    """How far one receiver is in one stream."""
 
-    next: int | None = None
-    start: int | None = None
-    may_repeat: bool = False  # the receiver has just forgotten its window
-    delivered: int = 0
+    start: int | None = None  # the first index that was delivered
+    furthest: int = -1  # the highest index that was delivered
+    forgotten: int = -1  # up to here, everything was delivered before the receiver forgot its window
+    repeated: set[int] = field(default_factory=set)  # delivered again since it forgot; once is forgiven
 
 
 @dataclass(slots=True)
@@ -54,7 +54,8 @@ class StreamChecker:
     def _forget(self, event: ForgotSender) -> None:
         stream = Stream(Channel.UNICAST, event.sender, event.receiver)
         if not self.history.remembers and (progress := self.progress.get((event.receiver, stream))):
-            progress.may_repeat = True
+            progress.forgotten = progress.furthest
+            progress.repeated.clear()
 
     def _deliver(self, event: DeliveredBatch) -> None:
         to = event.receiver if event.channel is Channel.UNICAST else None
@@ -66,22 +67,20 @@ class StreamChecker:
                 self._violate("integrity", event, stream, f"{message[:60]!r} was never sent")
                 continue
             self._place(progress, index, stream, event)
-            progress.next = index + 1
-            progress.delivered += 1
+            progress.furthest = max(progress.furthest, index)
 
     def _place(self, progress: _Progress, index: int, stream: Stream, event: DeliveredBatch) -> None:
-        expected = progress.next
-        if expected is None:
+        expected = progress.furthest + 1
+        if progress.start is None:
             progress.start = index
-            if stream.channel is Channel.UNICAST and index > 0 and not self._all_failed(stream, 0, index - 1):
+            if stream.channel is Channel.UNICAST and not self._all_failed(stream, 0, index - 1):
                 self._violate("fifo", event, stream, f"message {index} came first")
-        elif index < expected and progress.may_repeat:
-            pass
-        elif index < expected:
-            self._violate("no duplication", event, stream, f"message {index} came again, {expected} was next")
         elif index > expected and not self._all_failed(stream, expected, index - 1):
             self._violate("fifo", event, stream, f"message {index} came where {expected} was next")
-        progress.may_repeat = False
+        elif index < expected and (index > progress.forgotten or index in progress.repeated):
+            self._violate("no duplication", event, stream, f"message {index} came again, {expected} was next")
+        elif index < expected:
+            progress.repeated.add(index)
 
     def _indices(self, stream: Stream) -> dict[bytes, int]:
         known = self._index.get(stream)
@@ -102,7 +101,7 @@ class StreamChecker:
         for stream, messages in self.history.accepted.items():
             for receiver, start in self._obliged(stream):
                 progress = self.progress.get((receiver, stream), _Progress())
-                index = start if progress.next is None else progress.next
+                index = start if progress.start is None else progress.furthest + 1
                 while index < len(messages) and self._all_failed(stream, index, index):
                     index += 1
                 if progress.start is not None and progress.start > start:

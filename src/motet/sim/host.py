@@ -115,7 +115,8 @@ class Host:
         """Drop the receive window for `sender`, as after an asymmetric split."""
         self.note(f"drops its receive window for {sender}")
         self._world.history.events.append(ForgotSender(self._world.scheduler.now, self.address, sender))
-        self.do(lambda now: self.member.close_receiver(sender, now))
+        remember = self._world.history.remembers
+        self.do(lambda now: self.member.close_receiver(sender, now, remember=remember))
 
     def note(self, text: str) -> None:
         if self._world.transcript is not None:

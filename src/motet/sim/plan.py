@@ -79,7 +79,7 @@ def draw_plan(seed: int) -> Plan:
     names = tuple("abcdef"[: rng.choice([2, 2, 3, 3, 4, 5, 6])])
     duration_ns = rng.randrange(1 * SECOND, 5 * SECOND)
     remembers = rng.random() < 0.7
-    base = _draw_config(rng, remembers)
+    base = _draw_config(rng)
     configs = tuple(_vary(rng, base) for _ in names)
     faults = tuple(sorted(_draw_faults(rng, len(names), duration_ns, remembers), key=lambda fault: fault.at))
     drawn = _draw_bursts(rng, len(names), duration_ns, base) + _bursts_for_forgetful(rng, faults)
@@ -87,12 +87,12 @@ def draw_plan(seed: int) -> Plan:
     return Plan(seed, names, configs, draw_profile(rng), duration_ns, faults, bursts, remembers)
 
 
-def _draw_config(rng: Random, remembers: bool) -> MemberConfig:
+def _draw_config(rng: Random) -> MemberConfig:
     capacity = rng.choice([1, 2, 3, 4, 8, 16, 64])
     xmit_interval_ns = rng.choice([50, 100, 200, 500]) * MILLISECOND
     initial_rtt_ns = rng.choice([1, 5, 20]) * MILLISECOND
     backlog_bytes = rng.choice([2_000, 1 << 20])
-    is_reaping = remembers and rng.random() < 0.5  # a window that is reaped and not remembered may deliver twice
+    is_reaping = rng.random() < 0.5
     unicast = UnicastConfig(
         capacity=capacity,
         backlog_bytes=backlog_bytes,
@@ -106,7 +106,7 @@ def _draw_config(rng: Random, remembers: bool) -> MemberConfig:
         conn_close_ns=rng.randrange(50, 800) * MILLISECOND,
         give_up_ns=rng.choice([2, 30, 30]) * SECOND,
         sync_timeout_ns=rng.choice([300, 5_000]) * MILLISECOND,
-        remembered_peers=64 if remembers else 0,
+        remembered_peers=64,
     )
     multicast = MulticastConfig(
         capacity=capacity,
@@ -132,12 +132,9 @@ def _vary(rng: Random, base: MemberConfig) -> MemberConfig:
     )
 
 
-# A world that forgets dropped windows is there for the resync; a connection closed in it might deliver twice.
-_WITHOUT_MEMORY: list[FaultKind] = [kind for kind in FaultKind if kind is not FaultKind.CLOSE]
-
-
 def _draw_faults(rng: Random, members: int, duration_ns: int, remembers: bool) -> list[Fault]:
-    kinds = list(FaultKind) if remembers else [FaultKind.FORGET] * 8 + _WITHOUT_MEMORY
+    # A world in which dropped windows are not remembered is there for the resync, so it drops many.
+    kinds = list(FaultKind) + [FaultKind.FORGET] * (0 if remembers else 8)
     faults = []
     for _ in range(rng.choice([0, 1, 2, 4, 8])):
         who = rng.randrange(members)

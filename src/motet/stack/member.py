@@ -95,9 +95,9 @@ class Member:
         """Begin to close the unicast connections with `peer`; what is unacked is flushed first."""
         return self._perform(self.unicast.close(peer, now))
 
-    def close_receiver(self, peer: Address, now: int) -> list[Effect]:
+    def close_receiver(self, peer: Address, now: int, *, remember: bool = True) -> list[Effect]:
         """Drop the unicast receive window for `peer`; if it goes on sending, a SYNC brings the two in step again."""
-        return self._perform(self.unicast.close_receiver(peer, now))
+        return self._perform(self.unicast.close_receiver(peer, now, remember=remember))
 
     def hold(self) -> None:
         """The application is not ready for more: deliver nothing, and let the windows push back on the senders."""

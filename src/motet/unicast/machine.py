@@ -102,13 +102,17 @@ class Unicast:
             self._receivers[peer].close(now)
         return []
 
-    def close_receiver(self, peer: Address, now: int) -> list[Effect]:
-        """Drop the receive window, as a member does that no longer counts `peer` in."""
+    def close_receiver(self, peer: Address, now: int, *, remember: bool = True) -> list[Effect]:
+        """Drop the receive window, as a member does that no longer counts `peer` in.
+
+        How far it came is remembered, so that nothing is delivered twice, unless that memory is to go as well.
+        """
         self._syncs.pop(peer, None)
         connection = self._receivers.pop(peer, None)
         if connection is None:
             return []
-        self._remember(connection)
+        if remember:
+            self._remember(connection)
         return connection.final_ack(now)
 
     def remove(self, peer: Address, now: int) -> list[Effect]:
