@@ -26,30 +26,25 @@ SEEDS = range(300)
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 
+def no_second_line_of_defence(patch: pytest.MonkeyPatch) -> None:
+    """A receiver that is out of step is never told; what SYNC alone must ensure then shows."""
+    patch.setattr(Unicast, "_on_purged", lambda self, source, frame, now: [])
+
+
 def late_ack_of_an_old_connection_purges(patch: pytest.MonkeyPatch) -> None:
+    no_second_line_of_defence(patch)
     original = SendConnection.ack
     patch.setattr(SendConnection, "is_syncing", False)
     patch.setattr(SendConnection, "ack", lambda self, conn_id, seqno, now: original(self, self.conn_id, seqno, now))
 
 
 def sync_keeps_the_old_connection_id(patch: pytest.MonkeyPatch) -> None:
+    no_second_line_of_defence(patch)
     original = SendConnection.sync
     patch.setattr(SendConnection, "is_syncing", property(lambda self: False))
     patch.setattr(
         SendConnection, "sync", lambda self, seen, sync_id, fresh, now: original(self, seen, sync_id, self.conn_id, now)
     )
-    rename = ReceiveConnection.rename
-
-    def unsolicited(self: Unicast, source: Address, frame: SyncOk, now: int) -> list[Effect]:
-        connection = self._receivers.get(source)
-        if connection is None:
-            self._open_receiver(source, frame.conn_id, frame.low, now)
-        else:
-            rename(connection, frame.conn_id, frame.low)
-        self._insert_kept(source, now)
-        return []
-
-    patch.setattr(Unicast, "_on_sync_ok", unsolicited)
 
 
 def a_message_that_overtakes_the_first_opens_the_window(patch: pytest.MonkeyPatch) -> None:
@@ -265,6 +260,17 @@ def first_caught(seeds: range) -> int | None:
 def test_planted_bug_is_caught(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
     assert first_caught(SEEDS) is not None, f"{plant.__name__} went through {len(SEEDS)} seeds unseen"
+
+
+@pytest.mark.parametrize("plant", [late_ack_of_an_old_connection_purges, sync_keeps_the_old_connection_id])
+def test_what_was_caught_is_the_bug_and_not_the_missing_second_line(plant: Plant) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        plant(patch)
+        seed = first_caught(SEEDS)
+    assert seed is not None
+    with pytest.MonkeyPatch.context() as patch:
+        no_second_line_of_defence(patch)
+        assert run_seed("channels", seed).is_ok
 
 
 def test_without_a_planted_bug_nothing_is_caught() -> None:

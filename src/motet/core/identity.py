@@ -47,7 +47,9 @@ class Address:
             return NotImplemented
         return self is other or (self.incarnation == other.incarnation and self._key() == other._key())
 
-    def __lt__(self, other: Address) -> bool:
+    def __lt__(self, other: object) -> bool:
+        if not isinstance(other, Address):
+            return NotImplemented
         return self._key() < other._key()
 
     def _key(self) -> tuple[int, str, str, int]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from motet.core.checks import require_between
 from motet.core.units import MILLISECOND, SECOND
+from motet.wire.body import MIN_BODY_BYTES
 from motet.wire.codec import MAX_DATAGRAM_BYTES
 
 
@@ -23,7 +24,7 @@ class MulticastConfig:
 
     def __post_init__(self) -> None:
         require_between("capacity", self.capacity, 1, 1 << 20)
-        require_between("body_bytes", self.body_bytes, 64, MAX_DATAGRAM_BYTES)
+        require_between("body_bytes", self.body_bytes, MIN_BODY_BYTES, MAX_DATAGRAM_BYTES)
         require_between("backlog_bytes", self.backlog_bytes, 1, 1 << 40)
         require_between("xmit_interval_ns", self.xmit_interval_ns, MILLISECOND, 60 * SECOND)
         require_between("min_repair_ns", self.min_repair_ns, 1, self.xmit_interval_ns)

@@ -14,7 +14,7 @@ from motet.sim.history import History
 from motet.sim.host import Host, Surroundings
 from motet.sim.network import Link, Network
 from motet.sim.oracle import Oracle
-from motet.sim.plan import Burst, Fault, FaultKind, Plan, draw_plan
+from motet.sim.plan import FORGETS, Burst, Fault, FaultKind, Plan, draw_plan
 from motet.sim.scheduler import Scheduler
 from motet.sim.transcript import Transcript
 from motet.stack import Member, MemberConfig
@@ -25,7 +25,6 @@ _Action = Callable[[], None]
 GROUP = "sim"
 PATIENCE_NS = 120 * SECOND  # how long a healed world may take to deliver everything
 STEP_NS = 250 * MILLISECOND
-FORGETS = 10  # how often one fault of the kind drops the window
 SILENCE_NS = 2 * SECOND
 
 

@@ -26,6 +26,7 @@ class NetworkProfile:
     reorder_ns: int = 0
     stragglers: float = 0.0  # this share arrives only when nobody expects it any more, up to `straggler_ns` late
     straggler_ns: int = 0
+    straggler_bytes: int = 1 << 16  # only datagrams up to this size straggle: a small value means mostly acks
     bytes_per_second: int = 0  # 0: no limit
     queue_bytes: int = 1 << 20  # what waits for bandwidth beyond this is dropped
 
@@ -96,7 +97,7 @@ class Network:
             return "queue full"
         copies = 1 + (self._rng.random() < self.profile.duplication)
         for _ in range(copies):
-            self._scheduler.at(departure + self._delay(), arrive)
+            self._scheduler.at(departure + self._delay(size), arrive)
         return "" if copies == 1 else "twice"
 
     def _departure(self, link: Link, size: int) -> int | None:
@@ -110,7 +111,7 @@ class Network:
         self._busy_until[link] = start + size * SECOND // profile.bytes_per_second
         return self._busy_until[link]
 
-    def _delay(self) -> int:
+    def _delay(self, size: int) -> int:
         profile, rng = self.profile, self._rng
         delay = float(profile.delay_ns)
         if profile.jitter == "uniform":
@@ -121,6 +122,6 @@ class Network:
             delay += min(rng.paretovariate(1.5) - 1, 100.0) * profile.jitter_ns
         if rng.random() < profile.reordering:
             delay += rng.uniform(0, profile.reorder_ns)
-        if rng.random() < profile.stragglers:
+        if rng.random() < profile.stragglers and size <= profile.straggler_bytes:
             delay += rng.uniform(0, profile.straggler_ns)
         return int(delay)

@@ -12,6 +12,8 @@ from motet.sim.network import NetworkProfile, draw_profile
 from motet.stack import MemberConfig
 from motet.unicast import UnicastConfig
 
+FORGETS = 2  # how often one fault of the kind FORGET drops the window
+
 
 class FaultKind(Enum):
     CRASH = "crash"  # the process dies; the others get a view without it
@@ -80,11 +82,14 @@ def draw_plan(seed: int) -> Plan:
     duration_ns = rng.randrange(1 * SECOND, 5 * SECOND)
     remembers = rng.random() < 0.7
     base = _draw_config(rng)
+    network = draw_profile(rng)
+    if not remembers:
+        base, network = _made_for_resync(rng, base), _made_for_late_acks(rng, network)
     configs = tuple(_vary(rng, base) for _ in names)
     faults = tuple(sorted(_draw_faults(rng, len(names), duration_ns, remembers), key=lambda fault: fault.at))
     drawn = _draw_bursts(rng, len(names), duration_ns, base) + _bursts_for_forgetful(rng, faults)
     bursts = tuple(sorted(drawn, key=lambda burst: burst.at))
-    return Plan(seed, names, configs, draw_profile(rng), duration_ns, faults, bursts, remembers)
+    return Plan(seed, names, configs, network, duration_ns, faults, bursts, remembers)
 
 
 def _draw_config(rng: Random) -> MemberConfig:
@@ -120,23 +125,43 @@ def _draw_config(rng: Random) -> MemberConfig:
     return MemberConfig(frame_bytes=rng.choice([256, 512, 1_400, 8_000]), unicast=unicast, multicast=multicast)
 
 
+def _made_for_late_acks(rng: Random, network: NetworkProfile) -> NetworkProfile:
+    """Data comes soon, acks come whenever: what a late ack says is then old news about another connection."""
+    late_ns = rng.choice([20, 60, 200]) * MILLISECOND
+    return replace(
+        network,
+        loss=rng.choice([0.0, network.loss]),
+        delay_ns=min(network.delay_ns, 2 * MILLISECOND),
+        jitter_ns=min(network.jitter_ns, MILLISECOND),
+        stragglers=rng.uniform(0.5, 0.9),
+        straggler_ns=late_ns,
+        straggler_bytes=60,
+    )
+
+
+def _made_for_resync(rng: Random, base: MemberConfig) -> MemberConfig:
+    """Many frames in flight and slow repair: a late ack then names much that the resynced window still lacks."""
+    unicast = replace(base.unicast, capacity=rng.choice([16, 64]), repair_burst=1, request_limit=1)
+    return replace(base, frame_bytes=256, unicast=unicast)
+
+
 def _vary(rng: Random, base: MemberConfig) -> MemberConfig:
     """Some members have a smaller window than those who send to them."""
     if rng.random() < 0.8:
         return base
-    capacity = max(1, base.multicast.capacity // rng.choice([2, 4]))
+    share = rng.choice([2, 4])
     return replace(
         base,
-        unicast=replace(base.unicast, capacity=capacity),
-        multicast=replace(base.multicast, capacity=capacity),
+        unicast=replace(base.unicast, capacity=max(1, base.unicast.capacity // share)),
+        multicast=replace(base.multicast, capacity=max(1, base.multicast.capacity // share)),
     )
 
 
 def _draw_faults(rng: Random, members: int, duration_ns: int, remembers: bool) -> list[Fault]:
     # A world in which dropped windows are not remembered is there for the resync, so it drops many.
-    kinds = list(FaultKind) + [FaultKind.FORGET] * (0 if remembers else 8)
+    kinds = list(FaultKind) + [FaultKind.FORGET] * (0 if remembers else 16)
     faults = []
-    for _ in range(rng.choice([0, 1, 2, 4, 8])):
+    for _ in range(rng.choice([0, 1, 2, 4, 8] if remembers else [4, 8])):
         who = rng.randrange(members)
         kind = rng.choice(kinds)
         faults.append(
@@ -152,13 +177,15 @@ def _draw_faults(rng: Random, members: int, duration_ns: int, remembers: bool) -
 
 
 def _bursts_for_forgetful(rng: Random, faults: tuple[Fault, ...]) -> list[Burst]:
-    """A dropped window only matters while somebody sends into it."""
-    return [
-        Burst(fault.at + rng.randrange(fault.lasts_ns), fault.other, fault.who, (150,) * rng.choice([1, 10]))
-        for fault in faults
-        if fault.kind is FaultKind.FORGET
-        for _ in range(12)
-    ]
+    """A dropped window only matters while somebody sends into it: just before each drop, and once after the last."""
+    bursts = []
+    for fault in faults:
+        if fault.kind is FaultKind.FORGET:
+            for repeat in range(FORGETS + 1):
+                before_ns = rng.randrange(30 * MILLISECOND)
+                at = max(0, fault.at + repeat * fault.lasts_ns // FORGETS - before_ns)
+                bursts.append(Burst(at, fault.other, fault.who, (150,) * rng.choice([1, 10, 20])))
+    return bursts
 
 
 def _draw_bursts(rng: Random, members: int, duration_ns: int, config: MemberConfig) -> list[Burst]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from motet.core.checks import require_between
 from motet.core.units import MILLISECOND, SECOND
+from motet.wire.body import MIN_BODY_BYTES
 from motet.wire.codec import MAX_DATAGRAM_BYTES
 
 
@@ -30,7 +31,7 @@ class UnicastConfig:
 
     def __post_init__(self) -> None:
         require_between("capacity", self.capacity, 1, 1 << 20)
-        require_between("body_bytes", self.body_bytes, 64, MAX_DATAGRAM_BYTES)
+        require_between("body_bytes", self.body_bytes, MIN_BODY_BYTES, MAX_DATAGRAM_BYTES)
         require_between("backlog_bytes", self.backlog_bytes, 1, 1 << 40)
         require_between("ack_min_ns", self.ack_min_ns, 0, 10 * SECOND)
         require_between("ack_max_ns", self.ack_max_ns, self.ack_min_ns, 60 * SECOND)

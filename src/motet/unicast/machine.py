@@ -31,9 +31,9 @@ from motet.unicast.config import UnicastConfig
 from motet.unicast.receiver import ReceiveConnection
 from motet.unicast.sender import SendConnection, State
 from motet.wire.body import MAX_MESSAGE_BYTES
-from motet.wire.frames import Close, Sync, SyncAck, SyncOk, UnicastAck, UnicastData, UnicastXmitRequest
+from motet.wire.frames import Close, Sync, SyncAck, SyncOk, UnicastAck, UnicastData, UnicastPurged, UnicastXmitRequest
 
-FRAMES = (UnicastData, UnicastAck, UnicastXmitRequest, Close, Sync, SyncOk, SyncAck)
+FRAMES = (UnicastData, UnicastAck, UnicastXmitRequest, UnicastPurged, Close, Sync, SyncOk, SyncAck)
 
 
 @dataclass(slots=True)
@@ -197,6 +197,8 @@ class Unicast:
                 return self._on_sync_ok(source, frame, now)
             case Close():
                 return self._on_close(source, frame)
+            case UnicastPurged():
+                return self._on_purged(source, frame, now)
         connection = self._senders.get(source)
         if connection is None:
             self._counters[Count.FRAME_MISPLACED] += 1
@@ -262,6 +264,13 @@ class Unicast:
             connection.rename(frame.conn_id, frame.low)
         self._insert_kept(source, now)
         return [Transmit(source, SyncAck(frame.conn_id))]
+
+    def _on_purged(self, source: Address, frame: UnicastPurged, now: int) -> list[Effect]:
+        """We ask for what we once acked: our window was opened below where it stood before. Get in step again."""
+        connection = self._receivers.get(source)
+        if connection is None or connection.conn_id != frame.conn_id or connection.window.delivered >= frame.low:
+            return []
+        return [] if source in self._syncs else self.sync(source, now)
 
     def _on_close(self, source: Address, frame: Close) -> list[Effect]:
         if source in self._syncs and self._syncs[source].seen == frame.conn_id:

@@ -21,7 +21,7 @@ from motet.unicast.config import UnicastConfig
 from motet.window.ranges import Ranges, limited
 from motet.window.ring import RingWindow
 from motet.wire.backlog import Backlog
-from motet.wire.frames import Close, SyncOk, UnicastData
+from motet.wire.frames import Close, SyncOk, UnicastData, UnicastPurged
 
 
 class State(Enum):
@@ -117,11 +117,17 @@ class SendConnection:
         self._silent_since = now
 
     def resend(self, conn_id: int, ranges: Ranges) -> list[Effect]:
-        """Answer a request for retransmission with what is still held of it."""
+        """Answer a request for retransmission with what is still held of it; what was acked is not.
+
+        A request that is merely late asks for such, too; so it is for the receiver to say whether it is out of step.
+        """
         if conn_id != self.conn_id:
             self._counters[Count.FRAME_OF_OLD_CONNECTION] += 1
             return []
         effects: list[Effect] = []
+        if ranges[0][0] <= self.window.low:
+            self._counters[Count.PURGED_ANSWERED] += 1
+            effects.append(Transmit(self.peer, UnicastPurged(self.conn_id, self.window.low)))
         for first, last in limited(ranges, self._config.request_limit):
             for seqno in range(max(first, self.window.low + 1), min(last, self.window.high) + 1):
                 effects.append(self._retransmit(seqno))

@@ -16,6 +16,7 @@ from functools import lru_cache
 from struct import Struct
 
 MAX_MESSAGE_BYTES = 64 << 20
+MIN_BODY_BYTES = 64  # no sender makes smaller ones of a large message, so reassembly holds few pieces
 HEADER = Struct("<B3xI")
 FRAGMENT_HEADER = Struct("<B3xII")
 LENGTH_BYTES = 4
@@ -80,6 +81,8 @@ def _flaw_of_fragment(body: bytes) -> str | None:
     end = offset + len(body) - FRAGMENT_HEADER.size
     if total > MAX_MESSAGE_BYTES or end > total:
         return f"a fragment that ends at {end} of a message of {total} bytes"
+    if end < total and len(body) < MIN_BODY_BYTES:
+        return f"a fragment of {len(body)} bytes that is not the last of its message"
     return None
 
 
@@ -103,7 +106,7 @@ def _splitter(body: bytes, count: int) -> Struct:
     return Struct("s".join(map(str, _lengths(body, count))) + "s")
 
 
-@lru_cache(maxsize=128)  # traffic has few shapes; each entry is a few kilobytes
+@lru_cache(maxsize=32)  # traffic has few shapes; the largest possible one takes half a megabyte
 def _uniform_splitter(length: int, count: int) -> Struct:
     return Struct(f"{length}s" * count)
 

@@ -30,6 +30,7 @@ from motet.wire.frames import (
     SyncOk,
     UnicastAck,
     UnicastData,
+    UnicastPurged,
     UnicastXmitRequest,
 )
 
@@ -120,12 +121,14 @@ _KINDS: dict[type[Frame], _Kind] = {
     Sync: _Kind(5, _TWO_U32, "none", 2, Sync, lambda f: (f.conn_id, f.sync_id)),
     SyncOk: _Kind(6, _TWO_U32_U64, "none", 2, SyncOk, lambda f: (f.conn_id, f.sync_id, f.low)),
     SyncAck: _Kind(7, _U32, "none", 1, SyncAck, lambda f: (f.conn_id,)),
+    UnicastPurged: _Kind(8, _CONN_U64, "none", 1, UnicastPurged, lambda f: (f.conn_id, f.low)),
     MulticastData: _Kind(16, _THREE_U64, "body", 1, MulticastData, lambda f: (f.sender, f.seqno, f.stable)),
     MulticastAck: _Kind(17, _U64, "none", 0, MulticastAck, lambda f: (f.seqno,)),
     MulticastXmitRequest: _Kind(18, _U64, "ranges", 1, MulticastXmitRequest, lambda f: (f.sender,)),
     Highest: _Kind(19, _TWO_U64, "none", 0, Highest, lambda f: (f.seqno, f.stable)),
     Purged: _Kind(20, _TWO_U64, "none", 1, Purged, lambda f: (f.sender, f.low)),
 }
+_FLAGGED = _KINDS[UnicastData].number
 _BY_NUMBER: dict[int, _Kind] = {kind.number: kind for kind in _KINDS.values()}
 
 # What a data frame needs beside its body; the body gets the rest of `frame_bytes`.
@@ -164,6 +167,8 @@ def _decode_frame(kind: _Kind, datagram: bytes) -> Frame | Rejection:
     fields = kind.fields.unpack_from(datagram, HEADER.size)
     if max(fields[kind.seqnos_at :], default=0) >= _SEQNO_LIMIT:
         return Rejection(Reject.BAD_FIELD, f"{max(fields[kind.seqnos_at :])} is beyond any seqno")
+    if kind.number == _FLAGGED and fields[1] > 1:
+        return Rejection(Reject.BAD_FIELD, f"a flag of {fields[1]}")
     if kind.tail == "body":
         return _with_body(kind, fields, datagram[end:])
     if kind.tail == "ranges":

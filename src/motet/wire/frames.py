@@ -33,6 +33,14 @@ class UnicastXmitRequest(Frame):
 
 
 @dataclass(frozen=True, slots=True)
+class UnicastPurged(Frame):
+    """The answer to a request for what was acked: a receiver that still misses it is out of step."""
+
+    conn_id: int
+    low: int  # everything up to it was acked
+
+
+@dataclass(frozen=True, slots=True)
 class Close(Frame):
     conn_id: int
 

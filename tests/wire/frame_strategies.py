@@ -1,0 +1,71 @@
+"""What the codec's tests draw from: every kind of frame, with fields all over their range."""
+
+from hypothesis import strategies as st
+
+from motet.core.effects import Frame
+from motet.wire import frames
+from motet.wire.body import FRAGMENT, FRAGMENT_HEADER, MAX_MESSAGE_BYTES, pack
+from motet.wire.codec import MAX_RANGES, encode
+from motet.wire.frames import (
+    Close,
+    Highest,
+    MulticastAck,
+    MulticastData,
+    MulticastXmitRequest,
+    Purged,
+    Sync,
+    SyncAck,
+    SyncOk,
+    UnicastAck,
+    UnicastData,
+    UnicastPurged,
+    UnicastXmitRequest,
+)
+
+GROUP = 0x11223344
+CONN_IDS = st.integers(0, (1 << 32) - 1)
+INCARNATIONS = st.integers(0, (1 << 64) - 1)
+SEQNOS = st.integers(0, (1 << 63) - 1)
+
+
+def frame_classes() -> set[type[Frame]]:
+    """Every kind that the wire room knows."""
+    found = [entry for entry in vars(frames).values() if isinstance(entry, type) and issubclass(entry, Frame)]
+    return set(found) - {Frame}
+
+
+@st.composite
+def ranges(draw: st.DrawFn) -> tuple[tuple[int, int], ...]:
+    """Ascending and disjoint; two may touch."""
+    ends = draw(st.lists(st.integers(1, (1 << 63) - 1), min_size=2, max_size=40, unique=True).map(sorted))
+    return tuple(zip(ends[0::2], ends[1::2], strict=False))[:MAX_RANGES]
+
+
+@st.composite
+def fragments(draw: st.DrawFn) -> bytes:
+    chunk = draw(st.binary(min_size=1, max_size=60))
+    total = draw(st.integers(len(chunk), MAX_MESSAGE_BYTES))
+    offset = draw(st.integers(0, total - len(chunk)))
+    return FRAGMENT_HEADER.pack(FRAGMENT, total, offset) + chunk
+
+
+BODIES = st.one_of(st.lists(st.binary(max_size=20), max_size=10).map(pack), fragments())
+
+FRAMES: dict[type[Frame], st.SearchStrategy[Frame]] = {
+    UnicastData: st.builds(UnicastData, CONN_IDS, st.booleans(), SEQNOS, BODIES),
+    UnicastAck: st.builds(UnicastAck, CONN_IDS, SEQNOS),
+    UnicastXmitRequest: st.builds(UnicastXmitRequest, CONN_IDS, ranges()),
+    UnicastPurged: st.builds(UnicastPurged, CONN_IDS, SEQNOS),
+    Close: st.builds(Close, CONN_IDS),
+    Sync: st.builds(Sync, CONN_IDS, CONN_IDS),
+    SyncOk: st.builds(SyncOk, CONN_IDS, CONN_IDS, SEQNOS),
+    SyncAck: st.builds(SyncAck, CONN_IDS),
+    MulticastData: st.builds(MulticastData, INCARNATIONS, SEQNOS, SEQNOS, BODIES),
+    MulticastAck: st.builds(MulticastAck, SEQNOS),
+    MulticastXmitRequest: st.builds(MulticastXmitRequest, INCARNATIONS, ranges()),
+    Highest: st.builds(Highest, SEQNOS, SEQNOS),
+    Purged: st.builds(Purged, INCARNATIONS, SEQNOS),
+}
+
+ANY_FRAME = st.one_of(*FRAMES.values())
+DATAGRAMS = st.builds(encode, st.just(GROUP), INCARNATIONS, INCARNATIONS, ANY_FRAME)
