@@ -16,6 +16,7 @@ from motet.core.counters import Count, Counters
 from motet.core.effects import Admitted, Channel, Effect, SendFailed, Transmit
 from motet.core.identity import Address
 from motet.core.roundtrip import RoundTrip
+from motet.core.serial import is_newer
 from motet.core.timers import Timers
 from motet.unicast.config import UnicastConfig
 from motet.window.ranges import Ranges, limited
@@ -61,7 +62,7 @@ class SendConnection:
         self._attempt = 0
         self._timed: tuple[int, int] | None = None  # (seqno, sent at): measures the round trip
         self._confirmed_id = conn_id  # the last one that the receiver is known to hold
-        self._sync_id = 0  # the SYNC that is being answered
+        self._sync_id: int | None = None  # the last SYNC that was answered; they are serial numbers of the receiver
         self._sync_attempt = 0
         self._sync_until = 0
         self._used_at = now
@@ -137,10 +138,11 @@ class SendConnection:
         """The receiver cannot go on with connection `seen`: rename the connection to `fresh` and tell where it stands.
 
         The same SYNC again gets the same answer again. A SYNC that names neither our connection nor the last one that
-        the receiver confirmed is late.
+        the receiver confirmed is late, and so is one that was sent before the SYNC which we answered last.
         """
         if not self.is_syncing or sync_id != self._sync_id:
-            if seen not in (self.conn_id, self._confirmed_id):
+            is_late = self._sync_id is not None and is_newer(self._sync_id, sync_id)
+            if is_late or seen not in (self.conn_id, self._confirmed_id):
                 self._counters[Count.FRAME_OF_OLD_CONNECTION] += 1
                 return []
             self.conn_id = fresh
@@ -245,6 +247,7 @@ class SendConnection:
     def _send_sync_ok(self, now: int) -> list[Effect]:
         self._timers.arm(Timer.SYNC, min(now + self._round_trip.backed_off(self._sync_attempt), self._sync_until))
         self._sync_attempt += 1
+        assert self._sync_id is not None, "a SYNC-OK answers a SYNC"
         return [Transmit(self.peer, SyncOk(self.conn_id, self._sync_id, self.window.low))]
 
     def _arm_reaper(self, now: int) -> None:
