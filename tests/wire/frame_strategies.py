@@ -43,9 +43,10 @@ def ranges(draw: st.DrawFn) -> tuple[tuple[int, int], ...]:
 
 @st.composite
 def fragments(draw: st.DrawFn) -> bytes:
-    chunk = draw(st.binary(min_size=1, max_size=60))
+    is_last = draw(st.booleans())
+    chunk = draw(st.binary(min_size=1 if is_last else 52, max_size=90))
     total = draw(st.integers(len(chunk), MAX_MESSAGE_BYTES))
-    offset = draw(st.integers(0, total - len(chunk)))
+    offset = total - len(chunk) if is_last else draw(st.integers(0, total - len(chunk)))
     return FRAGMENT_HEADER.pack(FRAGMENT, total, offset) + chunk
 
 

@@ -66,7 +66,7 @@ def test_a_packed_body_with_more_behind_it_is_flawed(messages: list[bytes], extr
     assert flaw(pack(messages) + extra) is not None
 
 
-@given(message=st.binary(min_size=1, max_size=200), chunk_bytes=st.integers(1, 50))
+@given(message=st.binary(min_size=1, max_size=400), chunk_bytes=st.integers(52, 90))
 def test_fragments_together_are_the_message(message: bytes, chunk_bytes: int) -> None:
     bodies = [fragment(message, offset, chunk_bytes) for offset in range(0, len(message), chunk_bytes)]
     assert [flaw(body) for body in bodies] == [None] * len(bodies)

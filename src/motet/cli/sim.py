@@ -77,7 +77,7 @@ def _one(scenario: str, seed: int, transcript: bool, as_json: bool) -> int:
         typer.echo(
             f"seed {seed} ({scenario}): {verdict}, {_in_words(outcome.stats)}, fingerprint {outcome.fingerprint}"
         )
-        if not transcript:
+        if not outcome.transcript:
             for violation in outcome.violations:
                 typer.echo(f"  {violation}")
     return 0 if outcome.is_ok else 1

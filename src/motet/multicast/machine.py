@@ -95,6 +95,10 @@ class Multicast:
             effects += receiver.settle(now, is_held=self._is_held)
         return effects
 
+    def forget(self, address: Address) -> None:
+        """The process is gone for good: what was kept for a view with it is of no use."""
+        self._early.pop(address, None)
+
     def digest(self) -> dict[Address, DigestEntry]:
         """What we know at first hand of every stream, ours included."""
         windows = {self._local: self._sender.window} | {m: r.window for m, r in self._receivers.items()}

@@ -88,7 +88,7 @@ class MulticastReceiver:
         if self._ack_due is not None and now >= self._ack_due:
             effects += self._send_ack()
         asked = self._gaps.look(now)
-        for part in parts(asked, self._config.request_limit, self._config.request_limit):
+        for part in parts(asked, self._config.request_limit, self._config.request_spans):
             self._counters[Count.REPAIR_ASKED] += 1
             effects.append(Transmit(self.sender, MulticastXmitRequest(self.sender.incarnation, part)))
         return effects

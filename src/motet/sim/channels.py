@@ -9,7 +9,7 @@ from random import Random
 from motet.core.counters import Count
 from motet.core.identity import Address
 from motet.core.units import MILLISECOND, SECOND
-from motet.sim.checkers import StreamChecker, Violation
+from motet.sim.checkers import StreamChecker, Violation, violation_of
 from motet.sim.history import History
 from motet.sim.host import Host, Surroundings
 from motet.sim.network import Link, Network
@@ -269,7 +269,10 @@ def run_channels(seed: int, *, with_transcript: bool = False) -> Outcome:
     plan = draw_plan(seed)
     transcript = Transcript(group_id(GROUP)) if with_transcript else None
     world = ChannelsWorld(plan, transcript)
-    violations = world.run()
+    try:
+        violations = world.run()
+    except Exception as error:  # what led to it is in the transcript
+        violations = [violation_of(error)]
     lines: list[str] = []
     if transcript is not None:
         lines = [*plan.describe(), *transcript.lines, *(f"VIOLATION {violation}" for violation in violations)]

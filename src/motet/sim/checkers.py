@@ -6,6 +6,7 @@ everything that was accepted, and not reported as failed, has arrived at everybo
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -22,6 +23,11 @@ class Violation:
 
     def __str__(self) -> str:
         return f"{self.rule}: {self.what}"
+
+
+def violation_of(error: Exception) -> Violation:
+    """An exception inside a simulation is a finding like any other; the place where it was raised goes with it."""
+    return Violation("exception", "".join(traceback.format_exception(error)[-2:]).strip())
 
 
 @dataclass(slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -10,7 +9,7 @@ from itertools import chain
 
 from motet.errors import ConfigError
 from motet.sim.channels import Outcome, run_channels
-from motet.sim.checkers import Violation
+from motet.sim.checkers import violation_of
 
 SCENARIOS: dict[str, Callable[..., Outcome]] = {"channels": run_channels}
 _CHUNK = 8  # seeds per task: small enough for a smooth progress bar
@@ -22,9 +21,8 @@ def run_seed(scenario: str, seed: int, *, with_transcript: bool = False) -> Outc
         raise ConfigError(f"there is no scenario {scenario!r}; there are: {', '.join(sorted(SCENARIOS))}")
     try:
         return SCENARIOS[scenario](seed, with_transcript=with_transcript)
-    except Exception as error:  # the seed names the bug; the traceback goes with it
-        where = traceback.format_exception(error)[-2:]
-        return Outcome(seed, (Violation("exception", "".join(where).strip()),), {}, "")
+    except Exception as error:  # the seed names the bug
+        return Outcome(seed, (violation_of(error),), {}, "")
 
 
 def run_seeds(scenario: str, seeds: range, workers: int) -> Iterator[Outcome]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from random import Random
 
 from motet.core.counters import Count, Counters
@@ -68,6 +67,7 @@ class Member:
         if address == self.address or address in self._view:
             raise MisuseError(f"{address} is in the view; install a view without it first")
         self._known.pop(address.incarnation, None)
+        self.multicast.forget(address)
         effects = self._perform(self.unicast.remove(address, now))
         for channel in Channel:
             self._reassemblers.pop((channel, address), None)
@@ -179,7 +179,7 @@ class Member:
         reassembler = self._reassemblers.get(key)
         if reassembler is None:
             reassembler = self._reassemblers[key] = Reassembler()
-        messages = tuple(chain.from_iterable(map(reassembler.feed, effect.bodies)))
+        messages = reassembler.take(effect.first, effect.bodies)
         if reassembler.incoherent:
             self.counters[Count.BODY_INCOHERENT] += reassembler.incoherent
             reassembler.incoherent = 0

@@ -48,6 +48,11 @@ class UnicastConfig:
         require_between("remembered_peers", self.remembered_peers, 0, 1 << 20)
 
     @property
+    def request_spans(self) -> int:
+        """So many spans, of 16 bytes each, go into one request: it must not be larger than a datagram of data."""
+        return min(self.request_limit, self.body_bytes // 16)
+
+    @property
     def ack_threshold(self) -> int:
         """So many deliveries are acked at once: a quarter of the window, so no fast sender waits for a timer."""
         return max(1, self.capacity // 4)

@@ -78,7 +78,7 @@ class ReceiveConnection:
         for timer in self._timers.take_due(now):
             effects += self._send_ack(now) if timer is Timer.ACK else self._reap(now)
         asked = self._gaps.look(now)
-        for part in parts(asked, self._config.request_limit, self._config.request_limit):
+        for part in parts(asked, self._config.request_limit, self._config.request_spans):
             self._counters[Count.REPAIR_ASKED] += 1
             effects.append(Transmit(self.peer, UnicastXmitRequest(self.conn_id, part)))
         return effects

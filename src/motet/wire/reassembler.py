@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import chain
+
 from motet.wire.body import FRAGMENT_HEADER, PACKED, split
 
 
@@ -9,6 +12,7 @@ class Reassembler:
     """Turns the bodies of one sender, in order, back into messages. Holds at most one unfinished message."""
 
     def __init__(self) -> None:
+        self._next = 0  # the seqno that continues what came before
         self._chunks: list[bytes] = []
         self._total = 0
         self._collected = 0
@@ -17,6 +21,16 @@ class Reassembler:
     @property
     def collected_bytes(self) -> int:
         return self._collected
+
+    def take(self, first: int, bodies: Sequence[bytes]) -> tuple[bytes, ...]:
+        """The messages that these bodies complete; `first` is the seqno of the first of them, the others follow it.
+
+        Where the stream was moved ahead, what was begun before has no end, and must not be joined to another's.
+        """
+        if first != self._next:
+            self._abandon()
+        self._next = first + len(bodies)
+        return tuple(chain.from_iterable(map(self.feed, bodies)))
 
     def feed(self, body: bytes) -> tuple[bytes, ...]:
         """The messages that this body completes.
