@@ -415,6 +415,7 @@ class TestTailNotice:
         machine.receive(B, MulticastAck(2))
         assert machine.due == machine.now + PATIENCE
         assert machine.tick_when_due() == [Broadcast(Highest(3, 2))]
+        assert machine.due == machine.now + 2 * PATIENCE  # and the next back-off starts from the beginning
 
     def test_a_new_send_ends_the_back_off(self) -> None:
         machine = Machine(B)
@@ -431,6 +432,8 @@ class TestTailNotice:
         assert machine.tick_when_due() == [Broadcast(Highest(2, 2))]
         assert machine.due is None
         assert machine.tick(machine.now + 10 * SECOND) == []
+        machine.install(A, B)
+        assert machine.multicast.next_deadline() is None  # nothing moved, so there is nothing new to tell
 
     def test_what_later_data_has_announced_already_is_not_announced_again(self) -> None:
         machine = Machine(B, C)
@@ -562,6 +565,8 @@ class TestGaps:
         for _ in range(3):
             assert asked_for(machine.tick(machine.now + SECOND)) == []
         assert machine.due is None
+        machine.receive(B, Highest(7, 0))
+        assert machine.multicast.next_deadline() is None  # said before: a second look would find no more than the first
 
     def test_the_window_opens_when_the_sender_tells_what_is_stable_and_then_the_rest_is_asked_for(self) -> None:
         machine = Machine(B, capacity=4)
@@ -662,6 +667,14 @@ class TestPurged:
             Transmit(B, data(A, 4, stable=3)),
         ]
         assert machine.counters[Count.PURGED_ANSWERED] == 1
+
+    @pytest.mark.parametrize(("seqno", "answer"), [(3, Purged(A.incarnation, 3)), (4, data(A, 4, stable=3))])
+    def test_the_last_seqno_that_is_gone_and_the_first_that_is_not(self, seqno: int, answer: Frame) -> None:
+        machine = Machine(B)
+        machine.send(*numbered(1, 4))
+        machine.receive(B, MulticastAck(3))
+        request = MulticastXmitRequest(A.incarnation, ((seqno, seqno),))
+        assert machine.receive(B, request) == [Transmit(B, answer)]
 
     def test_whoever_misses_it_is_stranded_once_and_asks_no_more(self) -> None:
         machine = Machine(B)

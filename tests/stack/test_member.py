@@ -266,8 +266,7 @@ class TestLargeMessages:
         assert member.counters[Count.BODY_INCOHERENT] > 0
 
     def test_a_digest_that_skips_ahead_never_glues_two_messages_together(self) -> None:
-        # Fails today: the reassembler of a stream outlives a reset of its window. When the stream goes on inside
-        # another message of the same length, at the offset where the first one stopped, both become one message.
+        """Both have the same length, and the stream goes on in the second at the offset where the first one stopped."""
         config = MemberConfig(frame_bytes=256)
         peer = start(B, config=config)
         peer.install_view((A, B), {A: 0, B: 0}, 0)
@@ -305,8 +304,6 @@ class TestLargeMessages:
         assert 280 < max(len(datagram.data) for datagram in wire.log) <= 300
 
     def test_a_request_for_many_gaps_is_not_larger_than_frame_bytes(self) -> None:
-        # Fails today: `request_limit` bounds the spans of one request at 64, which are 1 056 bytes whatever
-        # `frame_bytes` says; nothing compares the two.
         member = start_in_view(B, config=MemberConfig(frame_bytes=512))
         for seqno in range(2, 200, 2):
             frame = MulticastData(B.incarnation, seqno, 0, EMPTY_BODY)
@@ -418,7 +415,6 @@ class TestForget:
         assert member._reassemblers == {}
 
     def test_multicasts_that_were_kept_for_its_view_are_dropped(self) -> None:
-        # Fails today: `forget` speaks to unicast only; early multicast frames stay until the next view.
         member = start()
         member.learn(B)
         frame = MulticastData(B.incarnation, 1, 0, EMPTY_BODY)

@@ -18,8 +18,11 @@ from zlib import crc32
 from motet.core.effects import Frame
 from motet.wire.body import flaw
 from motet.wire.frames import (
+    AreYouAlive,
     Close,
+    Heartbeat,
     Highest,
+    IAmAlive,
     MulticastAck,
     MulticastData,
     MulticastXmitRequest,
@@ -96,6 +99,7 @@ _TAIL_BYTES: dict[str, Callable[..., bytes]] = {
     "body": lambda frame: frame.body,
 }
 
+_NOTHING = Struct("<")
 _U32 = Struct("<I")
 _U64 = Struct("<Q")
 _CONN_U64 = Struct("<IQ")
@@ -126,6 +130,9 @@ _KINDS: dict[type[Frame], _Kind] = {
     MulticastAck: _Kind(17, _U64, "none", 0, MulticastAck, lambda f: (f.seqno,)),
     MulticastXmitRequest: _Kind(18, _U64, "ranges", 1, MulticastXmitRequest, lambda f: (f.sender,)),
     Highest: _Kind(19, _TWO_U64, "none", 0, Highest, lambda f: (f.seqno, f.stable)),
+    Heartbeat: _Kind(32, _NOTHING, "none", 0, Heartbeat, lambda f: ()),
+    AreYouAlive: _Kind(33, _NOTHING, "none", 0, AreYouAlive, lambda f: ()),
+    IAmAlive: _Kind(34, _NOTHING, "none", 0, IAmAlive, lambda f: ()),
     Purged: _Kind(20, _TWO_U64, "none", 1, Purged, lambda f: (f.sender, f.low)),
 }
 _FLAGGED = _KINDS[UnicastData].number

@@ -96,3 +96,18 @@ class Purged(Frame):
 
     sender: int
     low: int  # everything up to it is purged
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat(Frame):
+    """A sign of life of a member that has nothing else to say."""
+
+
+@dataclass(frozen=True, slots=True)
+class AreYouAlive(Frame):
+    """A question to one who was silent for too long, before anybody acts on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class IAmAlive(Frame):
+    pass

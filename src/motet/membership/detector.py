@@ -1,0 +1,148 @@
+"""Failure detection: any traffic is a sign of life, silence is verified before it is believed.
+
+    idle for heartbeat_ns                       -> a heartbeat goes to the peers
+    a peer silent for suspect_ns                -> it is asked directly whether it is alive, verify_attempts times
+    still silent when verify_ns has passed      -> it is suspected
+    any frame of a suspected peer               -> it is trusted again
+
+Invariant: a peer is trusted, being asked, or suspected, and exactly one of them; only current peers are in the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from motet.core.checks import require_between
+from motet.core.effects import Effect, Transmit
+from motet.core.identity import Address
+from motet.core.units import MILLISECOND, SECOND
+from motet.wire.frames import AreYouAlive, Heartbeat, IAmAlive
+
+
+@dataclass(frozen=True, slots=True)
+class DetectorConfig:
+    """How long silence may last.
+
+    A crash is suspected between suspect_ns and suspect_ns + verify_ns + heartbeat_ns after the last frame arrived.
+    A live peer is suspected only if every frame of suspect_ns / heartbeat_ns heartbeats and of verify_attempts answers
+    is lost: with independent loss p in each direction that is p ** (suspect_ns / heartbeat_ns) times
+    (1 - (1 - p) ** 2) ** verify_attempts. With the defaults and 20 % loss: about 1 in 26 000 per silence.
+    """
+
+    heartbeat_ns: int = 250 * MILLISECOND  # a fifth of the time that it must bridge
+    suspect_ns: int = 1_250 * MILLISECOND  # five heartbeats lost in a row
+    verify_ns: int = 500 * MILLISECOND  # how long a suspect has to answer
+    verify_attempts: int = 4  # spread evenly over verify_ns
+
+    def __post_init__(self) -> None:
+        require_between("heartbeat_ns", self.heartbeat_ns, MILLISECOND, 60 * SECOND)
+        require_between("suspect_ns", self.suspect_ns, 2 * self.heartbeat_ns, 600 * SECOND)
+        require_between("verify_attempts", self.verify_attempts, 1, 100)
+        require_between("verify_ns", self.verify_ns, self.verify_attempts, 600 * SECOND)
+
+
+@dataclass(frozen=True, slots=True)
+class Suspected(Effect):
+    peer: Address
+
+
+@dataclass(frozen=True, slots=True)
+class Trusted(Effect):
+    """A suspected peer was heard again."""
+
+    peer: Address
+
+
+class Standing(Enum):
+    TRUSTED = "trusted"
+    ASKED = "asked"  # silent, and asked directly
+    SUSPECTED = "suspected"
+
+
+@dataclass(slots=True)
+class _Peer:
+    heard_at: int
+    standing: Standing = Standing.TRUSTED
+    asked_at: int = 0  # when verification began
+    asked: int = 0  # how often
+
+
+class FailureDetector:
+    def __init__(self, local: Address, config: DetectorConfig) -> None:
+        self._local = local
+        self._config = config
+        self._peers: dict[Address, _Peer] = {}
+        self._spoke_at = 0  # when we last sent something to all peers
+
+    def watch(self, peers: Iterable[Address], now: int) -> None:
+        """Watch exactly these from now on; those who are new are given a full time of silence."""
+        wanted = [peer for peer in peers if peer != self._local]
+        self._peers = {peer: self._peers.get(peer) or _Peer(now) for peer in wanted}
+
+    def spoke(self, now: int) -> None:
+        """We sent something to every peer: no heartbeat is needed for a while."""
+        self._spoke_at = now
+
+    def heard(self, peer: Address, now: int) -> list[Effect]:
+        """Any frame of `peer` arrived."""
+        state = self._peers.get(peer)
+        if state is None:
+            return []
+        was_suspected = state.standing is Standing.SUSPECTED
+        state.heard_at, state.standing = now, Standing.TRUSTED
+        return [Trusted(peer)] if was_suspected else []
+
+    def receive(self, source: Address, frame: AreYouAlive | IAmAlive | Heartbeat, now: int) -> list[Effect]:
+        """Answer whoever asks, member or not: only the asker knows why it asks."""
+        effects = self.heard(source, now)
+        if isinstance(frame, AreYouAlive):
+            effects.append(Transmit(source, IAmAlive()))
+        return effects
+
+    def tick(self, now: int) -> list[Effect]:
+        effects: list[Effect] = []
+        if self._peers and now >= self._spoke_at + self._config.heartbeat_ns:
+            self._spoke_at = now
+            effects += [Transmit(peer, Heartbeat()) for peer in self._peers]
+        for peer, state in self._peers.items():
+            effects += self._examine(peer, state, now)
+        return effects
+
+    def next_deadline(self) -> int | None:
+        if not self._peers:
+            return None
+        deadlines = [self._spoke_at + self._config.heartbeat_ns]
+        deadlines += [
+            self._deadline(state) for state in self._peers.values() if state.standing is not Standing.SUSPECTED
+        ]
+        return min(deadlines)
+
+    @property
+    def suspects(self) -> tuple[Address, ...]:
+        return tuple(peer for peer, state in self._peers.items() if state.standing is Standing.SUSPECTED)
+
+    def standing(self, peer: Address) -> Standing | None:
+        return self._peers[peer].standing if peer in self._peers else None
+
+    def _deadline(self, state: _Peer) -> int:
+        if state.standing is Standing.TRUSTED:
+            return state.heard_at + self._config.suspect_ns
+        return state.asked_at + state.asked * self._config.verify_ns // self._config.verify_attempts
+
+    def _examine(self, peer: Address, state: _Peer, now: int) -> list[Effect]:
+        if state.standing is Standing.SUSPECTED or now < self._deadline(state):
+            return []
+        if state.standing is Standing.TRUSTED:
+            state.standing, state.asked_at, state.asked = Standing.ASKED, now, 0
+        if state.asked == self._config.verify_attempts:
+            state.standing = Standing.SUSPECTED
+            return [Suspected(peer)]
+        state.asked += 1
+        return [Transmit(peer, AreYouAlive())]
+
+    def _check(self) -> None:
+        assert self._local not in self._peers
+        for state in self._peers.values():
+            assert 0 <= state.asked <= self._config.verify_attempts

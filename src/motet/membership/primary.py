@@ -1,0 +1,79 @@
+"""The primary component: of all views that exist at one moment, at most one may grow the log.
+
+A view is primary if it holds a majority of the last primary view (or exactly half of it with its most senior member),
+and the same of every later view that was *attempted* as primary and of which any participant knows: somebody cut off
+may have installed that one. Those who leave gracefully take part in the change and shrink what is counted.
+
+    formed      a primary view that at least one member installed
+    attempted   every participant records the view before anybody may install it; the record goes away when a later
+                primary view is installed, or when the coordinator says that the attempt was called off
+
+Why there is one line: whoever forms a primary view W2 after W1 was formed has, among its participants, a member of W1.
+That member recorded W1 before W1 could be installed anywhere, so the decision about W2 counts W1 in, W2 holds a
+majority of W1, and a second view with a majority of W1 cannot be formed without a member that knows of W2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+
+from motet.core.identity import Address
+from motet.membership.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class PrimaryRecord:
+    """What one member knows. With a journal it is on disk before the member says that it is ready."""
+
+    last: View | None = None  # the last primary view that this member installed
+    attempts: tuple[View, ...] = ()  # primary views after it that were attempted, oldest first
+
+    def attempted(self, view: View) -> PrimaryRecord:
+        """Call before the member answers that it is ready for `view`."""
+        if not view.is_primary or view in self.attempts:
+            return self
+        return replace(self, attempts=tuple(sorted((*self.attempts, view), key=lambda attempt: attempt.id)))
+
+    def installed(self, view: View) -> PrimaryRecord:
+        """A later primary view settles every attempt before it; a view that is not primary settles nothing."""
+        if not view.is_primary:
+            return self
+        return PrimaryRecord(view, tuple(attempt for attempt in self.attempts if attempt.id > view.id))
+
+    def called_off(self, view: View) -> PrimaryRecord:
+        """The coordinator of the attempt says that nobody can have installed it."""
+        return replace(self, attempts=tuple(attempt for attempt in self.attempts if attempt != view))
+
+
+def is_primary(
+    members: Collection[Address],
+    records: Iterable[PrimaryRecord],
+    leavers: Collection[Address] = (),
+    static_quorum: int = 0,
+) -> bool:
+    """Whether a view of `members` may be primary, given what all its participants know.
+
+    Where nobody ever was in a primary view, the group is being founded and the view is primary. A static quorum of n
+    replaces the rule by "at least n members", and so protects the founding, too.
+    """
+    if static_quorum:
+        return len(members) >= static_quorum
+    return all(_holds_majority(members, base, leavers) for base in bases(records))
+
+
+def bases(records: Iterable[PrimaryRecord]) -> list[View]:
+    """The views that a new primary view must hold a majority of: the last one known, and the attempts after it."""
+    known = list(records)
+    installed = [record.last for record in known if record.last is not None]
+    last = max(installed, key=lambda view: view.id, default=None)
+    attempts = {attempt for record in known for attempt in record.attempts if last is None or attempt.id > last.id}
+    return ([last] if last else []) + sorted(attempts, key=lambda view: view.id)
+
+
+def _holds_majority(members: Collection[Address], base: View, leavers: Collection[Address]) -> bool:
+    counted = [member for member in base.members if member not in leavers]
+    if not counted:
+        return True
+    present = sum(member in members for member in counted)
+    return 2 * present > len(counted) or (2 * present == len(counted) and counted[0] in members)
