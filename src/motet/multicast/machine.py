@@ -87,8 +87,8 @@ class Multicast:
             raise MisuseError(f"the digest has no entry for {', '.join(map(str, unknown))}, who are new in this view")
         self._members = {member.incarnation: member for member in members}
         self._merge_receivers(members, digest)
-        high = self._sender.window.high
-        joined_at = min(digest.get(self._local, high), high)
+        window = self._sender.window
+        joined_at = min(digest.get(self._local, window.low), window.high)
         effects = self._sender.retain(members, joined_at, now, is_held=self._is_held)
         self._insert_early(members)
         for receiver in self._receivers.values():

@@ -65,7 +65,8 @@ class Oracle:
         if host.is_alive:
             digest[host.address] = host.member.multicast.sender.window.high
             # Those who were in the view know the streams at first hand; nothing was flushed that would let them skip.
-            self._install(host, {joiner.address: 0 for joiner in joiners})
+            ours = {host.address: digest[host.address]}
+            self._install(host, ours | {joiner.address: 0 for joiner in joiners})
         self._next_veteran(veterans[1:], joiners, digest)
 
     def _admit(self, joiners: list[Host], digest: dict[Address, int]) -> None:
