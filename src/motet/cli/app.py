@@ -39,5 +39,5 @@ def main() -> None:
     try:
         app()
     except MotetError as error:
-        Console(stderr=True).print(f"motet: {error}", style="red", markup=False, highlight=False)
+        Console(stderr=True).print(f"motet: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         sys.exit(2)

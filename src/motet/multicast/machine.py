@@ -18,7 +18,7 @@ from motet.errors import BacklogFullError, LeftGroupError, MessageTooLargeError,
 from motet.multicast.config import MulticastConfig
 from motet.multicast.receiver import MulticastReceiver
 from motet.multicast.sender import MulticastSender
-from motet.window.digest import DigestEntry
+from motet.window.digest import Cut, DigestEntry
 from motet.window.ranges import limited
 from motet.wire.body import MAX_MESSAGE_BYTES
 from motet.wire.frames import Highest, MulticastAck, MulticastData, MulticastXmitRequest, Purged
@@ -94,6 +94,56 @@ class Multicast:
         for receiver in self._receivers.values():
             effects += receiver.settle(now, is_held=self._is_held)
         return effects
+
+    # A flush: what membership asks for when a view ends
+
+    def freeze(self) -> dict[Address, DigestEntry]:
+        """Stop sending and delivering in this view. The answer says, per stream, what we hold without a gap."""
+        own = {self._local: self._sender.freeze()}
+        return own | {member: receiver.freeze() for member, receiver in self._receivers.items()}
+
+    def fetch(self, cut: Mapping[Address, Cut[Address]], now: int) -> list[Effect]:
+        """Get everything up to the cut of each stream."""
+        effects: list[Effect] = []
+        for sender, end in cut.items():
+            if sender in self._receivers:
+                self._receivers[sender].fetch(end)
+                effects += self._receivers[sender].settle(now, is_held=self._is_held)
+        return effects
+
+    def is_complete(self, cut: Mapping[Address, Cut[Address]]) -> bool:
+        return all(
+            self._receivers[sender].window.contiguous >= end.seqno
+            for sender, end in cut.items()
+            if sender in self._receivers
+        )
+
+    def thaw(self, now: int) -> list[Effect]:
+        """The flush was called off: go on in the same view."""
+        for receiver in self._receivers.values():
+            receiver.thaw()
+        effects = self._sender.thaw(now, is_held=self._is_held)
+        for receiver in self._receivers.values():
+            effects += receiver.settle(now, is_held=self._is_held)
+        return effects
+
+    def end_view(
+        self,
+        cut: Mapping[Address, Cut[Address]],
+        members: Sequence[Address],
+        digest: Mapping[Address, int],
+        now: int,
+    ) -> list[Effect]:
+        """Deliver the rest of the old view, install the new one, and let go what waited for it."""
+        if not self.is_complete(cut):
+            raise MisuseError("the cut is not held yet; fetch it before the view ends")
+        effects = self._sender.deliver_rest(members)
+        for sender, receiver in self._receivers.items():
+            effects += receiver.deliver_rest(cut[sender].seqno if sender in cut else receiver.window.delivered)
+            receiver.window.purge(receiver.window.delivered)
+        ours = {self._local: self._sender.window.high}
+        effects += self.install_view(members, {**digest, **ours}, now)
+        return effects + self._sender.thaw(now, is_held=self._is_held)
 
     def forget(self, address: Address) -> None:
         """The process is gone for good: what was kept for a view with it is of no use."""

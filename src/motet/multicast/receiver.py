@@ -13,6 +13,7 @@ from motet.core.effects import Channel, Deliver, Effect, Stranded, Transmit
 from motet.core.identity import Address
 from motet.core.roundtrip import RoundTrip
 from motet.multicast.config import MulticastConfig
+from motet.window.digest import Cut, DigestEntry
 from motet.window.gaps import GapWatch
 from motet.window.ranges import parts
 from motet.window.ring import RingWindow
@@ -25,6 +26,8 @@ class MulticastReceiver:
     ) -> None:
         self.sender = sender
         self.window: RingWindow[bytes] = RingWindow(config.capacity, offset)
+        self._limit: int | None = None  # during a flush: what lies beyond may belong to the next view
+        self._ask = sender  # who repairs the stream: its sender, or during a flush one who holds what it sent
         self._purged = 0  # the sender told us that it has nothing left up to here
         self._config = config
         self._counters = counters
@@ -70,6 +73,41 @@ class MulticastReceiver:
         """A digest tells where to go on; what we hold beyond it is kept."""
         self.window.advance(seqno)
 
+    # A flush
+
+    def freeze(self) -> DigestEntry:
+        """Hand up nothing beyond what we report now, until a cut says how far everybody goes.
+
+        Frozen again by another coordinator, we report no more than before: what came since may be of the next view.
+        """
+        if self._limit is None:
+            self._limit = self.window.contiguous
+        return DigestEntry(self.window.low, self.window.delivered, min(self._limit, self.window.contiguous))
+
+    def fetch(self, cut: Cut[Address]) -> None:
+        """Go for the cut: what is stable makes room, and its holder is asked instead of the sender."""
+        self._limit = max(cut.seqno, self._limit or 0)
+        self._ask = cut.holder
+        self._purged = 0
+        self._make_room(cut)
+        self._gaps.abandon()
+        self._gaps.claim(cut.seqno)
+
+    def _make_room(self, cut: Cut[Address]) -> None:
+        """A window smaller than the sender's must let go of more than is stable, or it would never get there."""
+        self.window.purge(max(cut.stable, cut.seqno - self.window.capacity))
+
+    def thaw(self) -> None:
+        self._limit = None
+        self._ask = self.sender
+
+    def deliver_rest(self, cut: int) -> list[Effect]:
+        """The last deliveries of the old view, whether the application is ready or not: a view waits for nobody."""
+        self._limit = cut
+        effects = self._deliver()
+        self.thaw()
+        return effects
+
     def settle(self, now: int, *, is_held: bool) -> list[Effect]:
         """End of a batch: deliver, ack when enough was delivered or an ack is owed, watch the gaps."""
         effects: list[Effect] = []
@@ -90,7 +128,7 @@ class MulticastReceiver:
         asked = self._gaps.look(now)
         for part in parts(asked, self._config.request_limit, self._config.request_spans):
             self._counters[Count.REPAIR_ASKED] += 1
-            effects.append(Transmit(self.sender, MulticastXmitRequest(self.sender.incarnation, part)))
+            effects.append(Transmit(self._ask, MulticastXmitRequest(self.sender.incarnation, part)))
         return effects
 
     def next_deadline(self) -> int | None:
@@ -101,7 +139,7 @@ class MulticastReceiver:
         return None if body is None else MulticastData(self.sender.incarnation, seqno, self.window.low, body)
 
     def _deliver(self) -> list[Effect]:
-        bodies = self.window.take()
+        bodies = self.window.take(self._limit)
         if not bodies:
             return []
         self._since_ack += len(bodies)

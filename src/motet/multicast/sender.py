@@ -15,6 +15,7 @@ from motet.core.identity import Address
 from motet.core.roundtrip import RoundTrip
 from motet.multicast.config import MulticastConfig
 from motet.window.acks import AckTable
+from motet.window.digest import DigestEntry
 from motet.window.ring import RingWindow
 from motet.wire.backlog import Backlog
 from motet.wire.frames import Highest, MulticastData
@@ -31,6 +32,7 @@ class MulticastSender:
         self._counters = counters
         self._round_trip = round_trip
         self._backlog = Backlog(config.body_bytes)
+        self._is_frozen = False  # a flush is under way: what is accepted waits for the next view
         self._announced = 0  # the stable seqno that the group was last told
         self._attempt = 0
         self._noticed_at: int | None = None  # when the last tail notice left; its ack measures the round trip
@@ -57,7 +59,7 @@ class MulticastSender:
             effects += sent
             delivered = [] if is_held else self._deliver_own()
             effects += delivered
-            if not delivered or not self._backlog or self.window.is_full:
+            if not delivered or not self._backlog or self.window.is_full or self._is_frozen:
                 break
         if self.admitted > admitted:
             effects.append(Admitted(Channel.MULTICAST, None, self.admitted))
@@ -80,6 +82,22 @@ class MulticastSender:
         """A new view: those who left no longer hold us back; those who joined have acked up to `joined_at`."""
         self.acks.retain(members, max(joined_at, self.window.low))
         return self._purge(now, is_held=is_held)
+
+    def freeze(self) -> DigestEntry:
+        """Send nothing new in this view; what waits goes out in the next one."""
+        self._is_frozen = True
+        return DigestEntry(self.window.low, self.window.delivered, self.window.high)
+
+    def thaw(self, now: int, *, is_held: bool) -> list[Effect]:
+        self._is_frozen = False
+        return self.pump(now, is_held=is_held)
+
+    def deliver_rest(self, members: Iterable[Address]) -> list[Effect]:
+        """The end of the old view: all `members` of the next have all that we sent, so nothing is kept for repair."""
+        effects = self._deliver_own()
+        self.window.advance(self.window.high)
+        self.acks = AckTable(dict.fromkeys(members, self.window.high))
+        return effects
 
     def fail(self, error: Exception) -> list[Effect]:
         """Give up what still waits. It never got a seqno, so it leaves no gap."""
@@ -109,7 +127,7 @@ class MulticastSender:
 
     def _fill(self, now: int) -> list[Effect]:
         effects: list[Effect] = []
-        while self._backlog and not self.window.is_full:
+        while self._backlog and not self.window.is_full and not self._is_frozen:
             body, completed = self._backlog.take()
             self.admitted += completed
             seqno = self.window.append(body)

@@ -114,7 +114,7 @@ class ChannelsWorld:
     def _fault(self, fault: Fault) -> _Action:
         def act() -> None:
             host, other = self._slots[fault.who], self._slots[fault.other]
-            if host.is_alive:
+            if host.is_alive and not host.is_paused:
                 self._strike(fault, host, other)
 
         return act
@@ -162,7 +162,7 @@ class ChannelsWorld:
 
     def _forget(self, host: Host, other: Host) -> _Action:
         def act() -> None:
-            if host.is_alive:
+            if host.is_alive and not host.is_paused:
                 host.forget_sender(other.address)
 
         return act

@@ -45,6 +45,7 @@ class Host:
         self._rng = rng
         self._inbox: list[bytes] = []
         self._is_drain_planned = False
+        self._is_release_due = False
         self._wake_at: int | None = None
         self._skew_ns = rng.randrange(0, 10**12)
         self._drift = rng.uniform(-200e-6, 200e-6)  # a bad crystal
@@ -84,6 +85,9 @@ class Host:
             self.note("goes on")
             self._plan_drain()
             self._wake()
+            if self._is_release_due:
+                self._is_release_due = False
+                self.release()
 
     def arrive(self, data: bytes) -> None:
         if self.is_alive and len(self._inbox) < SOCKET_BUFFER_DATAGRAMS:
@@ -94,7 +98,7 @@ class Host:
 
     def do(self, action: Callable[[int], list[Effect]]) -> None:
         """Run one input of the member and perform what it answers."""
-        if self.is_alive:
+        if self.is_alive and not self.is_paused:
             self._perform(action(self.clock))
 
     def multicast(self, messages: list[bytes]) -> None:
@@ -108,6 +112,9 @@ class Host:
         self.member.hold()
 
     def release(self) -> None:
+        if self.is_paused:
+            self._is_release_due = True  # a process that stands still takes nothing
+            return
         self.note("takes deliveries again")
         self.do(self.member.release)
 

@@ -8,8 +8,10 @@ from random import Random
 
 from motet.core.identity import Address
 from motet.core.units import MICROSECOND, MILLISECOND, SECOND, format_ns
+from motet.errors import ConfigError
 from motet.sim.scheduler import Scheduler
 
+JITTERS = ("none", "uniform", "exponential", "heavy")
 Link = tuple[str, str]  # (from, to), by name: a cable does not know about incarnations
 
 
@@ -20,7 +22,7 @@ class NetworkProfile:
     loss: float = 0.0
     duplication: float = 0.0
     delay_ns: int = 100 * MICROSECOND
-    jitter: str = "none"  # "none", "uniform", "exponential" or "heavy": how `jitter_ns` is spread
+    jitter: str = "none"  # one of JITTERS: how `jitter_ns` is spread
     jitter_ns: int = 0
     reordering: float = 0.0  # this share is delayed by up to `reorder_ns` more
     reorder_ns: int = 0
@@ -30,12 +32,16 @@ class NetworkProfile:
     bytes_per_second: int = 0  # 0: no limit
     queue_bytes: int = 1 << 20  # what waits for bandwidth beyond this is dropped
 
+    def __post_init__(self) -> None:
+        if self.jitter not in JITTERS:
+            raise ConfigError(f"jitter {self.jitter!r} is unknown; there are: {', '.join(JITTERS)}")
+
     def __str__(self) -> str:
         return (
             f"loss {self.loss:.0%}, duplication {self.duplication:.0%}, delay {format_ns(self.delay_ns)} "
             f"+ {self.jitter} {format_ns(self.jitter_ns)}, "
             f"reordering {self.reordering:.0%} by {format_ns(self.reorder_ns)}, "
-            f"stragglers {self.stragglers:.0%} by {format_ns(self.straggler_ns)}, "
+            f"stragglers {self.stragglers:.0%} up to {self.straggler_bytes} bytes by {format_ns(self.straggler_ns)}, "
             f"bandwidth {f'{self.bytes_per_second:,} B/s' if self.bytes_per_second else 'unlimited'}"
         )
 
@@ -49,13 +55,14 @@ def draw_profile(rng: Random) -> NetworkProfile:
         loss=loss,
         duplication=rng.choice([0.0, 0.0, rng.uniform(0, 0.3)]),
         delay_ns=delay_ns,
-        jitter=rng.choice(["none", "uniform", "exponential", "heavy"]),
+        jitter=rng.choice(JITTERS),
         jitter_ns=rng.randrange(0, delay_ns),
         reordering=rng.choice([0.0, 0.0, rng.uniform(0, 0.3)]),
         reorder_ns=rng.randrange(1, 5 * delay_ns),
         stragglers=rng.choice([0.0, 0.0, rng.uniform(0, 0.3)]),
         straggler_ns=rng.randrange(100 * MILLISECOND, 1_000 * MILLISECOND),
         bytes_per_second=rng.choice([0, 0, rng.randrange(500_000, 50_000_000)]),
+        queue_bytes=rng.choice([1 << 20, 8_000]),
     )
 
 

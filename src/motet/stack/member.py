@@ -20,8 +20,11 @@ from motet.multicast import Multicast
 from motet.multicast.machine import FRAMES as MULTICAST_FRAMES
 from motet.stack.config import MemberConfig
 from motet.unicast import Unicast
+from motet.unicast.machine import FRAMES as UNICAST_FRAMES
 from motet.wire.codec import Envelope, decode, encode, group_id
 from motet.wire.reassembler import Reassembler
+
+CHANNEL_FRAMES = UNICAST_FRAMES + MULTICAST_FRAMES
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +154,9 @@ class Member:
         if source is None:
             self.counters[Count.SOURCE_UNKNOWN] += 1
             return None
+        if not isinstance(envelope.frame, CHANNEL_FRAMES):
+            self.counters[Count.FRAME_MISPLACED] += 1  # of membership, which this member does not run yet
+            return None
         return source, envelope.frame
 
     def _machine(self, is_multicast: bool) -> Callable[[Address, Sequence[Frame], int], list[Effect]]:
@@ -168,8 +174,9 @@ class Member:
                 return Datagram((effect.to,), data)
             case Broadcast():
                 others = tuple(member for member in self._view if member != self.address)
-                data = encode(self._group, self.address.incarnation, NOBODY, effect.frame)
-                return Datagram(others, data) if others else None
+                if not others:
+                    return None
+                return Datagram(others, encode(self._group, self.address.incarnation, NOBODY, effect.frame))
             case Deliver():
                 return self._unpack(effect)
         return effect

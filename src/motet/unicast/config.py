@@ -16,7 +16,7 @@ class UnicastConfig:
     body_bytes: int = 60_000  # the largest body; a datagram on loopback holds 65 507 bytes with its headers
     backlog_bytes: int = 32 << 20  # accepted but waiting for space, per peer; beyond it `send` refuses
     ack_min_ns: int = 5 * MILLISECOND  # no two acks closer than this, unless a quarter of the window was delivered
-    ack_max_ns: int = 20 * MILLISECOND  # no delivery waits longer than this for its ack
+    ack_max_ns: int = 20 * MILLISECOND  # no ack waits longer; a sender allows its peer that much before it resends
     xmit_interval_ns: int = 500 * MILLISECOND  # the slowest pace of the retransmission task, when nothing moves
     initial_rtt_ns: int = 10 * MILLISECOND  # believed until the first measurement
     min_repair_ns: int = 2 * MILLISECOND  # the fastest pace of repair: twice a scheduling quantum, not a busy loop

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 M = TypeVar("M", bound=Hashable)
 
@@ -30,3 +30,26 @@ def merge_digests(ours: Mapping[M, DigestEntry], theirs: Mapping[M, DigestEntry]
 
 def _progress(entry: DigestEntry) -> tuple[int, int, int]:
     return (entry.delivered, entry.received, entry.low)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut(Generic[M]):
+    """Where one stream ends in a view: everybody who goes on delivers it up to `seqno`, and no further."""
+
+    seqno: int
+    holder: M  # one who has all of it that anybody still needs
+    stable: int  # everybody has delivered up to here, so nobody needs to keep it
+
+
+def cut_of(digests: Mapping[M, Mapping[M, DigestEntry]]) -> dict[M, Cut[M]]:
+    """The cut that these survivors can all reach, each of them knowing its own state at first hand."""
+    cut: dict[M, Cut[M]] = {}
+    for survivor, digest in digests.items():
+        for sender, entry in digest.items():
+            so_far = cut.get(sender, Cut(-1, survivor, 0))
+            stable = max(so_far.stable, entry.low)
+            if entry.received > so_far.seqno:
+                cut[sender] = Cut(entry.received, survivor, stable)
+            else:
+                cut[sender] = Cut(so_far.seqno, so_far.holder, stable)
+    return cut

@@ -61,10 +61,19 @@ class RingWindow(Generic[T]):
         self.high = max(self.high, seqno)
         return True
 
-    def take(self) -> tuple[T, ...]:
-        """All that can be handed up now: from `delivered` on, up to the first gap. They stay held until purged."""
+    @property
+    def contiguous(self) -> int:
+        """Everything up to here is delivered or held, without a gap."""
+        seqno = self.delivered
+        while seqno < self.high and self._slots[(seqno + 1) % self.capacity] is not None:
+            seqno += 1
+        return seqno
+
+    def take(self, up_to: int | None = None) -> tuple[T, ...]:
+        """All that can be handed up now, up to the first gap or `up_to`. They stay held until purged."""
         taken: list[T] = []
-        while self.delivered < self.high:
+        end = self.high if up_to is None else min(self.high, up_to)
+        while self.delivered < end:
             item = self._slots[(self.delivered + 1) % self.capacity]
             if item is None:
                 break

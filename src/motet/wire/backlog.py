@@ -16,8 +16,8 @@ from motet.wire.body import FRAGMENT_HEADER, HEADER, LENGTH_BYTES, fragment, pac
 class Backlog:
     """Messages that wait for a frame, in order. `take` makes the next body out of as many as fit.
 
-    Invariant: `_ends[i]` is the room that the messages up to i needed since the line was last empty; entries before
-    `_head` are taken, and `_cut` is the room of those that were cut off the front of the lists.
+    Invariant: `_ends[i]` is how many bytes the messages up to i had since the line was last empty; entries before
+    `_head` are taken, and `_cut` counts those that were cut off the front of the lists.
     """
 
     def __init__(self, body_bytes: int) -> None:
@@ -33,20 +33,19 @@ class Backlog:
 
     @property
     def waiting_bytes(self) -> int:
-        return self._ends[-1] - self._taken_room() if self else 0
+        """What the waiting messages need in bodies: themselves and their lengths."""
+        return self._ends[-1] - self._taken_bytes() + LENGTH_BYTES * len(self) if self else 0
 
     def extend(self, messages: Sequence[bytes]) -> None:
         start = self._ends[-1] if self._ends else self._cut
-        rooms = map(LENGTH_BYTES.__add__, map(len, messages))
-        ends = accumulate(rooms, initial=start)
+        ends = accumulate(map(len, messages), initial=start)
         next(ends)
         self._ends.extend(ends)
         self._messages.extend(messages)
 
     def take(self) -> tuple[bytes, int]:
         """The next body, and how many messages it completes."""
-        room = self._taken_room() + self._body_bytes - HEADER.size
-        end = bisect_right(self._ends, room, self._head)
+        end = self._fitting()
         if end == self._head:
             return self._take_fragment()
         body = pack(self._messages[self._head : end])
@@ -58,6 +57,15 @@ class Backlog:
         self._messages.clear()
         self._ends.clear()
         self._head = self._cut = self._fragment_offset = 0
+
+    def _fitting(self) -> int:
+        """The index behind the last message that fits into the next body."""
+        head, ends, taken = self._head, self._ends, self._taken_bytes()
+
+        def room_up_to(index: int) -> int:
+            return ends[index] - taken + LENGTH_BYTES * (index + 1 - head)
+
+        return bisect_right(range(len(ends)), self._body_bytes - HEADER.size, lo=head, key=room_up_to)
 
     def _take_fragment(self) -> tuple[bytes, int]:
         message = self._messages[self._head]
@@ -75,9 +83,9 @@ class Backlog:
         if self._head == len(self._messages):
             self.clear()
         elif self._head > 4096 and 2 * self._head > len(self._messages):
-            self._cut = self._taken_room()
+            self._cut = self._taken_bytes()
             del self._messages[: self._head], self._ends[: self._head]
             self._head = 0
 
-    def _taken_room(self) -> int:
+    def _taken_bytes(self) -> int:
         return self._ends[self._head - 1] if self._head else self._cut

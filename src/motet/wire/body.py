@@ -13,6 +13,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from functools import lru_cache
+from io import BytesIO
 from struct import Struct
 
 MAX_MESSAGE_BYTES = 64 << 20
@@ -40,7 +41,12 @@ def split(body: bytes) -> tuple[bytes, ...]:
     _, count = HEADER.unpack_from(body)
     if not count:
         return ()
-    return tuple(_splitter(body, count).unpack_from(body, HEADER.size + LENGTH_BYTES * count))
+    payload_at = HEADER.size + LENGTH_BYTES * count
+    if _is_uniform(body, count):
+        return _uniform_splitter(_uniform_length(body, count), count).unpack_from(body, payload_at)
+    payload = BytesIO(body)
+    payload.seek(payload_at)
+    return tuple(map(payload.read, _lengths(body, count)))
 
 
 def message_count(body: bytes) -> int:
@@ -98,12 +104,6 @@ def _is_uniform(body: bytes, count: int) -> bool:
 
 def _uniform_length(body: bytes, count: int) -> int:
     return int.from_bytes(body[HEADER.size : HEADER.size + LENGTH_BYTES], "little") if count else 0
-
-
-def _splitter(body: bytes, count: int) -> Struct:
-    if _is_uniform(body, count):
-        return _uniform_splitter(_uniform_length(body, count), count)
-    return Struct("s".join(map(str, _lengths(body, count))) + "s")
 
 
 @lru_cache(maxsize=32)  # traffic has few shapes; the largest possible one takes half a megabyte

@@ -25,10 +25,14 @@ class Reassembler:
     def take(self, first: int, bodies: Sequence[bytes]) -> tuple[bytes, ...]:
         """The messages that these bodies complete; `first` is the seqno of the first of them, the others follow it.
 
-        Where the stream was moved ahead, what was begun before has no end, and must not be joined to another's.
+        Where the stream was moved ahead, what was begun before has no end, and must not be joined to another's. Where
+        it was moved back into an unfinished message, the pieces that we have are not taken again.
         """
-        if first != self._next:
+        if first > self._next:
             self._abandon()
+        elif self._chunks:
+            bodies = bodies[self._next - first :]
+            first = self._next
         self._next = first + len(bodies)
         return tuple(chain.from_iterable(map(self.feed, bodies)))
 
