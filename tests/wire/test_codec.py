@@ -10,11 +10,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from motet.core.effects import Frame
+from motet.core.limits import MAX_DATAGRAM_BYTES
 from motet.wire.body import pack
 from motet.wire.codec import (
     DATA_OVERHEAD,
     HEADER,
-    MAX_DATAGRAM_BYTES,
     MAX_RANGES,
     Envelope,
     Reject,

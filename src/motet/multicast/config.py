@@ -1,44 +1,19 @@
-"""What can be set about reliable multicast, and why each default is what it is."""
+"""What can be set about reliable multicast beyond what all channels share."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from motet.core.checks import require_between
-from motet.core.units import MILLISECOND, SECOND
-from motet.wire.body import MIN_BODY_BYTES
-from motet.wire.codec import MAX_DATAGRAM_BYTES
+from motet.window.config import ChannelConfig
 
 
 @dataclass(frozen=True, slots=True)
-class MulticastConfig:
-    capacity: int = 256  # frames in the window of each sender; times body_bytes it bounds the memory per sender
-    body_bytes: int = 60_000  # the largest body; a datagram on loopback holds 65 507 bytes with its headers
-    backlog_bytes: int = 32 << 20  # accepted but waiting for space; beyond it `send` refuses
-    xmit_interval_ns: int = 500 * MILLISECOND  # an ack comes at the latest then; also the slowest pace of repair
-    initial_rtt_ns: int = 10 * MILLISECOND  # believed until the first measurement
-    min_repair_ns: int = 2 * MILLISECOND  # the fastest pace of repair: twice a scheduling quantum, not a busy loop
-    repair_burst: int = 128  # frames asked for in one look: half a window, so that repair does not overflow a socket
-    request_limit: int = 64  # frames asked for in one request
+class MulticastConfig(ChannelConfig):
+    """Delivered frames are acked after `ack_threshold` of them, or after `xmit_interval_ns`."""
+
     early_frames: int = 512  # frames kept of senders that are not in the view yet, over all of them
 
     def __post_init__(self) -> None:
-        require_between("capacity", self.capacity, 1, 1 << 20)
-        require_between("body_bytes", self.body_bytes, MIN_BODY_BYTES, MAX_DATAGRAM_BYTES)
-        require_between("backlog_bytes", self.backlog_bytes, 1, 1 << 40)
-        require_between("xmit_interval_ns", self.xmit_interval_ns, MILLISECOND, 60 * SECOND)
-        require_between("min_repair_ns", self.min_repair_ns, 1, self.xmit_interval_ns)
-        require_between("initial_rtt_ns", self.initial_rtt_ns, 1, 60 * SECOND)
-        require_between("repair_burst", self.repair_burst, 1, 1 << 20)
-        require_between("request_limit", self.request_limit, 1, 512)
+        ChannelConfig.__post_init__(self)
         require_between("early_frames", self.early_frames, 0, 1 << 20)
-
-    @property
-    def request_spans(self) -> int:
-        """So many spans, of 16 bytes each, go into one request: it must not be larger than a datagram of data."""
-        return min(self.request_limit, self.body_bytes // 16)
-
-    @property
-    def ack_threshold(self) -> int:
-        """So many deliveries are acked at once: a quarter of the window, so no fast sender waits for a timer."""
-        return max(1, self.capacity // 4)

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from motet.core.counters import Count, Counters
 from motet.core.effects import Broadcast, Effect, Frame, Transmit
 from motet.core.identity import Address
-from motet.core.roundtrip import RoundTrip
 from motet.errors import BacklogFullError, LeftGroupError, MessageTooLargeError, MisuseError
 from motet.multicast.config import MulticastConfig
 from motet.multicast.receiver import MulticastReceiver
@@ -31,7 +30,7 @@ class Multicast:
         self._local = local
         self._config = config
         self._counters = counters
-        self._round_trip = RoundTrip(config.initial_rtt_ns, config.min_repair_ns, config.xmit_interval_ns)
+        self._round_trip = config.round_trip()
         self._sender = MulticastSender(local, config, counters, self._round_trip)
         self._receivers: dict[Address, MulticastReceiver] = {}
         self._members: dict[int, Address] = {local.incarnation: local}

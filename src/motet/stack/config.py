@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from motet.core.checks import require_between
+from motet.core.limits import MAX_DATAGRAM_BYTES
 from motet.multicast.config import MulticastConfig
 from motet.unicast.config import UnicastConfig
-from motet.wire.codec import DATA_OVERHEAD, MAX_DATAGRAM_BYTES
+from motet.wire.codec import DATA_OVERHEAD
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from motet.core.counters import Count, Counters
 from motet.core.effects import Effect, Frame, Transmit
 from motet.core.identity import Address
-from motet.core.roundtrip import RoundTrip
 from motet.core.serial import is_newer, next_serial
 from motet.core.units import format_ns
 from motet.errors import (
@@ -62,7 +61,7 @@ class Unicast:
             OrderedDict()
         )  # (conn_id, delivered) of closed windows
         self._is_held = False
-        self._sync_pace = RoundTrip(config.initial_rtt_ns, config.min_repair_ns, config.xmit_interval_ns)
+        self._sync_pace = config.round_trip()
 
     # What the application asks for
 

@@ -10,7 +10,6 @@ from enum import Enum
 from motet.core.counters import Count, Counters
 from motet.core.effects import Channel, Deliver, Effect, Transmit
 from motet.core.identity import Address
-from motet.core.roundtrip import RoundTrip
 from motet.core.timers import Timers
 from motet.unicast.config import UnicastConfig
 from motet.unicast.sender import State
@@ -35,7 +34,7 @@ class ReceiveConnection:
         self.window: RingWindow[bytes] = RingWindow(config.capacity, low)
         self._config = config
         self._counters = counters
-        round_trip = RoundTrip(config.initial_rtt_ns, config.min_repair_ns, config.xmit_interval_ns)
+        round_trip = config.round_trip()
         self._gaps = GapWatch(self.window, round_trip, config.repair_burst)
         self._timers: Timers[Timer] = Timers()
         self._acked_at: int | None = None

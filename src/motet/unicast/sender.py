@@ -15,7 +15,6 @@ from enum import Enum
 from motet.core.counters import Count, Counters
 from motet.core.effects import Admitted, Channel, Effect, SendFailed, Transmit
 from motet.core.identity import Address
-from motet.core.roundtrip import RoundTrip
 from motet.core.serial import is_newer
 from motet.core.timers import Timers
 from motet.unicast.config import UnicastConfig
@@ -56,7 +55,7 @@ class SendConnection:
         self._config = config
         self._counters = counters
         self._backlog = Backlog(config.body_bytes)
-        self._round_trip = RoundTrip(config.initial_rtt_ns, config.min_repair_ns, config.xmit_interval_ns)
+        self._round_trip = config.round_trip()
         self._timers: Timers[Timer] = Timers()
         self._seen = (0, 0)  # (HA, HS) at the last run of the retransmission task: unchanged means stuck
         self._attempt = 0

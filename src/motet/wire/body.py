@@ -16,8 +16,9 @@ from functools import lru_cache
 from io import BytesIO
 from struct import Struct
 
+from motet.core.limits import MIN_BODY_BYTES
+
 MAX_MESSAGE_BYTES = 64 << 20
-MIN_BODY_BYTES = 64  # no sender makes smaller ones of a large message, so reassembly holds few pieces
 HEADER = Struct("<B3xI")
 FRAGMENT_HEADER = Struct("<B3xII")
 LENGTH_BYTES = 4

@@ -16,6 +16,7 @@ from struct import Struct
 from zlib import crc32
 
 from motet.core.effects import Frame
+from motet.core.limits import MAX_DATAGRAM_BYTES
 from motet.wire.body import flaw
 from motet.wire.frames import (
     AreYouAlive,
@@ -40,7 +41,6 @@ from motet.wire.frames import (
 MAGIC = b"mT"
 VERSION = 1
 HEADER = Struct("<2sBBIQQ")
-MAX_DATAGRAM_BYTES = 65_507  # what fits into one UDP datagram over IPv4
 MAX_RANGES = 512
 _RANGE = Struct("<QQ")
 _SEQNO_LIMIT = 1 << 63  # leaves room for arithmetic far below the 64 bits on the wire
