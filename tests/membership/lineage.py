@@ -7,6 +7,7 @@ and may be cut apart anywhere in between: what is left undone may be done later,
     a process answers a change              -> from then on it records no change that it answered before
     the coordinator records first, then all -> only when every participant has recorded may anybody install
     nobody may install yet                  -> the coordinator may call the attempt off; then nobody ever will
+    a new view                              -> its number is above those of all views that any participant knows of
     a newcomer records an attempt           -> and with it the views that the decision had to hold a majority of
     whoever leaves gracefully               -> takes part like a member, and goes when it hears of the new view
 
@@ -116,7 +117,7 @@ class BrokenLineError(AssertionError):
 
 
 class World:
-    """Planted bugs override the methods whose names begin with `may_`, and `teach` and `takes_part`."""
+    """Planted bugs override the public methods below `run`."""
 
     def __init__(self, size: int) -> None:
         self._born = 0
@@ -150,6 +151,10 @@ class World:
         """No stale view after a newer one, also when only the record remembers the newer one."""
         newest = [view.id for view in (process.view, process.record.last) if view is not None]
         return all(attempt.view.id > newer for newer in newest)
+
+    def number(self, asked: Sequence[Process], coordinator: Address) -> int:
+        """Higher than that of any view or attempt that a participant knows of, whoever made it."""
+        return max(process.highest for process in asked) + 1
 
     def takes_part(self, leaver: Process) -> bool:
         return True
@@ -202,7 +207,7 @@ class World:
     def _next_address(self, place: int) -> Address:
         self._born += 1
         # Incarnations are no order of age: a newcomer may well have the smallest.
-        return Address("ABCDEFG"[place], "127.0.0.1", 7000 + place, self._born * 7919 % 10007)
+        return Address("ABCDEFG"[place], "127.0.0.1", 7000 + place, (self._born * 7919 % 10007) << 48)
 
     # One change
 
@@ -216,7 +221,7 @@ class World:
         leavers = [process.address for process in leaving]
         records = [process.record for process in asked]
         may_be_primary = is_primary(members, records, leavers) and self._may_found(records)
-        number = max(process.highest for process in asked) + 1
+        number = self.number(asked, members[0])
         view = View(ViewId(number, members[0].incarnation), members, may_be_primary)
         for process in asked:
             process.highest, process.answered = number, view.id
@@ -344,7 +349,7 @@ def _ordered(staying: Sequence[Process], present: Sequence[Process]) -> tuple[Ad
 
 
 def _names(addresses: frozenset[Address]) -> str:
-    return "{" + ", ".join(sorted(f"{address.name}{address.incarnation}" for address in addresses)) + "}"
+    return "{" + ", ".join(sorted(map(str, addresses))) + "}"
 
 
 # Histories from a seed. Most masks are generous: a history in which nothing succeeds shows nothing.

@@ -40,7 +40,7 @@ def flush(group: Group, *survivors: Address) -> Cuts:
         group.run_for(10 * MILLISECOND)
     for member in survivors:
         digest = {sender: end.seqno for sender, end in cut.items()}
-        group.perform(member, group[member].end_view(cut, survivors, digest, group.now))
+        group.perform(member, group[member].end_view(cut) + group[member].begin_view(survivors, digest, group.now))
     return cut
 
 
@@ -99,7 +99,7 @@ def test_what_is_sent_during_a_flush_waits_and_goes_out_in_the_new_view() -> Non
     assert group.frames(A, MulticastData) == []
     assert group.inbox(A, A) == []
     for member in (A, B):
-        group.perform(member, group[member].end_view(cut, (A, B), {A: 0, B: 0}, group.now))
+        group.perform(member, group[member].end_view(cut) + group[member].begin_view((A, B), {A: 0, B: 0}, group.now))
     group.run_until_quiet()
     assert group.inbox(A, A) == group.inbox(B, A) == [b"later"]
 
@@ -150,7 +150,7 @@ def test_a_view_cannot_end_before_its_cut_is_held() -> None:
     group.run_for(3 * MILLISECOND)
     cut = freeze(group, A, B, C)
     with pytest.raises(MisuseError, match="fetch it before the view ends"):
-        group[C].end_view(cut, (A, B, C), {A: 1, B: 0, C: 0}, group.now)
+        group[C].end_view(cut)
 
 
 def test_nothing_is_kept_for_repair_once_the_view_has_ended() -> None:

@@ -1,18 +1,34 @@
 """What the codec's tests draw from: every kind of frame, with fields all over their range."""
 
+from typing import TypeVar
+
 from hypothesis import strategies as st
 
 from motet.core.effects import Frame
+from motet.core.identity import Address
+from motet.core.view import Ballot, View, ViewId
 from motet.wire import frames
 from motet.wire.body import FRAGMENT, FRAGMENT_HEADER, MAX_MESSAGE_BYTES, pack
 from motet.wire.codec import MAX_RANGES, encode
 from motet.wire.frames import (
+    Abort,
+    AreYouAlive,
     Close,
+    Commit,
+    CutTo,
+    Heartbeat,
     Highest,
+    IAmAlive,
+    Installed,
+    LeaveRequest,
     MulticastAck,
     MulticastData,
     MulticastXmitRequest,
+    Nack,
+    Prepare,
+    Prepared,
     Purged,
+    Ready,
     Sync,
     SyncAck,
     SyncOk,
@@ -52,6 +68,23 @@ def fragments(draw: st.DrawFn) -> bytes:
 
 BODIES = st.one_of(st.lists(st.binary(max_size=20), max_size=10).map(pack), fragments())
 
+T = TypeVar("T")
+
+
+def tuples(items: st.SearchStrategy[T]) -> st.SearchStrategy[tuple[T, ...]]:
+    return st.lists(items, max_size=3).map(tuple)
+
+
+TEXTS = st.text(max_size=20)
+LIVES = st.integers(1, (1 << 64) - 1)
+ADDRESS = st.builds(Address, st.text(min_size=1, max_size=20), TEXTS, st.integers(0, 0xFFFF), LIVES)
+ADDRESSES = tuples(ADDRESS)
+VIEW_IDS = st.builds(ViewId, INCARNATIONS, INCARNATIONS)
+BALLOTS = st.builds(Ballot, INCARNATIONS, INCARNATIONS)
+MEMBERS = st.lists(ADDRESS, min_size=1, max_size=3, unique_by=lambda address: address.incarnation).map(tuple)
+VIEWS = st.builds(View, VIEW_IDS, MEMBERS, st.booleans())
+QUADS = tuples(st.tuples(INCARNATIONS, INCARNATIONS, INCARNATIONS, INCARNATIONS))
+
 FRAMES: dict[type[Frame], st.SearchStrategy[Frame]] = {
     UnicastData: st.builds(UnicastData, CONN_IDS, st.booleans(), SEQNOS, BODIES),
     UnicastAck: st.builds(UnicastAck, CONN_IDS, SEQNOS),
@@ -66,6 +99,18 @@ FRAMES: dict[type[Frame], st.SearchStrategy[Frame]] = {
     MulticastXmitRequest: st.builds(MulticastXmitRequest, INCARNATIONS, ranges()),
     Highest: st.builds(Highest, SEQNOS, SEQNOS),
     Purged: st.builds(Purged, INCARNATIONS, SEQNOS),
+    Heartbeat: st.builds(Heartbeat),
+    AreYouAlive: st.builds(AreYouAlive),
+    IAmAlive: st.builds(IAmAlive),
+    Prepare: st.builds(Prepare, VIEW_IDS, BALLOTS, ADDRESSES),
+    Prepared: st.builds(Prepared, VIEW_IDS, BALLOTS, QUADS, st.none() | VIEWS, tuples(VIEWS), st.none() | VIEWS, QUADS),
+    CutTo: st.builds(CutTo, VIEW_IDS, BALLOTS, QUADS, VIEWS),
+    Ready: st.builds(Ready, VIEW_IDS, BALLOTS),
+    Commit: st.builds(Commit, VIEW_IDS, BALLOTS, QUADS, VIEWS),
+    Installed: st.builds(Installed, VIEW_IDS),
+    Abort: st.builds(Abort, VIEW_IDS, BALLOTS),
+    Nack: st.builds(Nack, VIEW_IDS, BALLOTS, BALLOTS),
+    LeaveRequest: st.builds(LeaveRequest, VIEW_IDS),
 }
 
 ANY_FRAME = st.one_of(*FRAMES.values())

@@ -13,6 +13,7 @@ from random import Random
 from motet.errors import ConfigError
 
 INCARNATION_BITS = 64
+MOST_TEXT_BYTES = 255  # a name or a host travels with its length in one byte
 NOBODY = 0  # never drawn as an incarnation; on the wire it means "whoever reads this"
 
 
@@ -29,6 +30,10 @@ class Address:
     def __post_init__(self) -> None:
         if not self.name:
             raise ConfigError("an address needs a name; any short text that people will recognise in a log")
+        if max(len(self.name.encode()), len(self.host.encode())) > MOST_TEXT_BYTES:
+            raise ConfigError(
+                f"name {self.name[:20]!r}... or its host is too long; allowed are {MOST_TEXT_BYTES} bytes"
+            )
         if not 0 <= self.port <= 0xFFFF:
             raise ConfigError(f"port {self.port} is not a UDP port; allowed are 0 to 65535")
         if not 0 < self.incarnation < 1 << INCARNATION_BITS:

@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from motet.core.identity import Address
-from motet.membership.view import View
+from motet.core.view import View
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,22 +126,21 @@ class Multicast:
             effects += receiver.settle(now, is_held=self._is_held)
         return effects
 
-    def end_view(
-        self,
-        cut: Mapping[Address, Cut[Address]],
-        members: Sequence[Address],
-        digest: Mapping[Address, int],
-        now: int,
-    ) -> list[Effect]:
-        """Deliver the rest of the old view, install the new one, and let go what waited for it."""
+    def end_view(self, cut: Mapping[Address, Cut[Address]]) -> list[Effect]:
+        """Deliver the rest of the old view. Nothing is kept for repair: whoever goes on has it all."""
         if not self.is_complete(cut):
             raise MisuseError("the cut is not held yet; fetch it before the view ends")
-        effects = self._sender.deliver_rest(members)
+        effects = self._sender.deliver_rest()
         for sender, receiver in self._receivers.items():
             effects += receiver.deliver_rest(cut[sender].seqno if sender in cut else receiver.window.delivered)
             receiver.window.purge(receiver.window.delivered)
+        return effects
+
+    def begin_view(self, members: Sequence[Address], digest: Mapping[Address, int], now: int) -> list[Effect]:
+        """Install the view that follows an ended one, and let go what waited for it."""
+        self._sender.restart_acks(members)
         ours = {self._local: self._sender.window.high}
-        effects += self.install_view(members, {**digest, **ours}, now)
+        effects = self.install_view(members, {**digest, **ours}, now)
         return effects + self._sender.thaw(now, is_held=self._is_held)
 
     def forget(self, address: Address) -> None:

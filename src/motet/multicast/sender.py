@@ -92,12 +92,16 @@ class MulticastSender:
         self._is_frozen = False
         return self.pump(now, is_held=is_held)
 
-    def deliver_rest(self, members: Iterable[Address]) -> list[Effect]:
-        """The end of the old view: all `members` of the next have all that we sent, so nothing is kept for repair."""
+    def deliver_rest(self) -> list[Effect]:
+        """The end of the old view: whoever goes on has all that we sent."""
         effects = self._deliver_own()
+        self.restart_acks((self._local,))
+        return effects
+
+    def restart_acks(self, members: Iterable[Address]) -> None:
+        """All of them have acked all that we sent, so nothing is kept for repair."""
         self.window.advance(self.window.high)
         self.acks = AckTable(dict.fromkeys(members, self.window.high))
-        return effects
 
     def fail(self, error: Exception) -> list[Effect]:
         """Give up what still waits. It never got a seqno, so it leaves no gap."""

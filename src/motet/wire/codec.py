@@ -13,22 +13,33 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from struct import Struct
+from typing import Any
 from zlib import crc32
 
 from motet.core.effects import Frame
 from motet.core.limits import MAX_DATAGRAM_BYTES
 from motet.wire.body import flaw
+from motet.wire.fields import ADDRESS, BALLOT, QUADS, VIEW, VIEW_ID, Field, MalformedError, Reader, listed, optional
 from motet.wire.frames import (
+    Abort,
     AreYouAlive,
     Close,
+    Commit,
+    CutTo,
     Heartbeat,
     Highest,
     IAmAlive,
+    Installed,
+    LeaveRequest,
     MulticastAck,
     MulticastData,
     MulticastXmitRequest,
+    Nack,
+    Prepare,
+    Prepared,
     Purged,
     Ranges,
+    Ready,
     Sync,
     SyncAck,
     SyncOk,
@@ -135,6 +146,20 @@ _KINDS: dict[type[Frame], _Kind] = {
     IAmAlive: _Kind(34, _NOTHING, "none", 0, IAmAlive, lambda f: ()),
     Purged: _Kind(20, _TWO_U64, "none", 1, Purged, lambda f: (f.sender, f.low)),
 }
+# Frames whose fields nest. Their numbers are of the same series.
+_CONTROL: dict[type[Frame], tuple[int, tuple[Field[Any], ...]]] = {
+    Prepare: (40, (VIEW_ID, BALLOT, listed(ADDRESS))),
+    Prepared: (41, (VIEW_ID, BALLOT, QUADS, optional(VIEW), listed(VIEW), optional(VIEW), QUADS)),
+    CutTo: (42, (VIEW_ID, BALLOT, QUADS, VIEW)),
+    Ready: (43, (VIEW_ID, BALLOT)),
+    Commit: (44, (VIEW_ID, BALLOT, QUADS, VIEW)),
+    Installed: (45, (VIEW_ID,)),
+    Abort: (46, (VIEW_ID, BALLOT)),
+    Nack: (47, (VIEW_ID, BALLOT, BALLOT)),
+    LeaveRequest: (48, (VIEW_ID,)),
+}
+_CONTROL_BY_NUMBER = {number: (kind, schema) for kind, (number, schema) in _CONTROL.items()}
+
 _FLAGGED = _KINDS[UnicastData].number
 _BY_NUMBER: dict[int, _Kind] = {kind.number: kind for kind in _KINDS.values()}
 
@@ -143,6 +168,11 @@ DATA_OVERHEAD = HEADER.size + max(kind.fields.size for kind in _KINDS.values() i
 
 
 def encode(group: int, source: int, destination: int, frame: Frame) -> bytes:
+    if type(frame) in _CONTROL:
+        number, schema = _CONTROL[type(frame)]
+        header = HEADER.pack(MAGIC, VERSION, number, group, source, destination)
+        values = (getattr(frame, name) for name in frame.__dataclass_fields__)  # type: ignore[attr-defined]
+        return header + b"".join(field.write(value) for field, value in zip(schema, values, strict=True))
     kind = _KINDS[type(frame)]
     head = HEADER.pack(MAGIC, VERSION, kind.number, group, source, destination) + kind.fields.pack(*kind.pack(frame))
     return head + _TAIL_BYTES[kind.tail](frame)
@@ -160,6 +190,9 @@ def decode(group: int, datagram: bytes) -> Envelope | Rejection:
         return Rejection(Reject.OTHER_VERSION, f"version {version}, this member speaks {VERSION}")
     if its_group != group:
         return Rejection(Reject.OTHER_GROUP, f"group {its_group:08x}, this member is in {group:08x}")
+    if number in _CONTROL_BY_NUMBER:
+        control = _decode_control(number, datagram)
+        return control if isinstance(control, Rejection) else Envelope(source, destination, control)
     kind = _BY_NUMBER.get(number)
     if kind is None:
         return Rejection(Reject.UNKNOWN_KIND, f"kind {number}")
@@ -183,6 +216,16 @@ def _decode_frame(kind: _Kind, datagram: bytes) -> Frame | Rejection:
     if len(datagram) > end:
         return Rejection(Reject.TRAILING_BYTES, f"{len(datagram) - end} bytes")
     return kind.unpack(*fields)
+
+
+def _decode_control(number: int, datagram: bytes) -> Frame | Rejection:
+    kind, schema = _CONTROL_BY_NUMBER[number]
+    reader = Reader(datagram[HEADER.size :])
+    try:
+        frame = kind(*(field.read(reader) for field in schema))
+    except MalformedError as error:
+        return Rejection(Reject.BAD_FIELD, str(error))
+    return Rejection(Reject.TRAILING_BYTES, f"{reader.left} bytes") if reader.left else frame
 
 
 def _with_body(kind: _Kind, fields: tuple[int, ...], body: bytes) -> Frame | Rejection:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from motet.core.effects import Frame
+from motet.core.identity import Address
+from motet.core.view import Ballot, View, ViewId
 
 Ranges = tuple[tuple[int, int], ...]  # (first, last), both included, ascending, disjoint
 
@@ -111,3 +113,79 @@ class AreYouAlive(Frame):
 @dataclass(frozen=True, slots=True)
 class IAmAlive(Frame):
     pass
+
+
+Quads = tuple[tuple[int, int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare(Frame):
+    """The acting coordinator begins to end a view."""
+
+    view: ViewId
+    ballot: Ballot
+    participants: tuple[Address, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared(Frame):
+    """A participant's own state, and nothing that it heard of others."""
+
+    view: ViewId
+    ballot: Ballot
+    digest: Quads  # (sender, low, delivered, received) per stream
+    last: View | None  # its last primary view
+    attempts: tuple[View, ...]  # primary views attempted since
+    decided: View | None  # it has seen the COMMIT that ends this view with that one
+    decided_cut: Quads
+
+
+@dataclass(frozen=True, slots=True)
+class CutTo(Frame):
+    view: ViewId
+    ballot: Ballot
+    cut: Quads  # (sender, seqno, holder, stable) per stream
+    following: View
+
+
+@dataclass(frozen=True, slots=True)
+class Ready(Frame):
+    view: ViewId
+    ballot: Ballot
+
+
+@dataclass(frozen=True, slots=True)
+class Commit(Frame):
+    view: ViewId
+    ballot: Ballot
+    cut: Quads
+    following: View
+
+
+@dataclass(frozen=True, slots=True)
+class Installed(Frame):
+    view: ViewId
+
+
+@dataclass(frozen=True, slots=True)
+class Abort(Frame):
+    """The proposer of this ballot will never commit it."""
+
+    view: ViewId
+    ballot: Ballot
+
+
+@dataclass(frozen=True, slots=True)
+class Nack(Frame):
+    """A later ballot was promised."""
+
+    view: ViewId
+    ballot: Ballot
+    promised: Ballot
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveRequest(Frame):
+    """A member asks the coordinator to let it go."""
+
+    view: ViewId

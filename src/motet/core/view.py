@@ -20,6 +20,20 @@ class ViewId:
         return f"{self.number}@{self.creator >> 48:04x}"
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Ballot:
+    """Names one attempt to end a view; a later round wins, and of two in one round the higher proposer."""
+
+    round: int
+    proposer: int  # incarnation
+
+    def __str__(self) -> str:
+        return f"{self.round}/{self.proposer >> 48:04x}"
+
+
+NO_BALLOT = Ballot(0, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     id: ViewId

@@ -1,0 +1,127 @@
+"""How the fields of control frames become bytes: small codecs that are put together like the types they stand for.
+
+Control frames are few and their fields nest (views, digests, cuts), so clarity counts here and speed does not. Whatever
+the bytes are, a field is read or `MalformedError` is raised, and no list is longer than the bytes left could fill.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any, Generic, TypeVar
+
+from motet.core.identity import Address
+from motet.core.view import Ballot, View, ViewId
+from motet.errors import MotetError
+
+T = TypeVar("T")
+
+
+class MalformedError(Exception):
+    """Never leaves the wire room: the codec turns it into a rejection."""
+
+
+class Reader:
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    @property
+    def left(self) -> int:
+        return len(self._data) - self._at
+
+    def take(self, count: int) -> bytes:
+        if count > self.left:
+            raise MalformedError(f"{count} bytes wanted, {self.left} left")
+        self._at += count
+        return self._data[self._at - count : self._at]
+
+
+@dataclass(frozen=True, slots=True)
+class Field(Generic[T]):
+    write: Callable[[T], bytes]
+    read: Callable[[Reader], T]
+
+
+def _integer(form: str) -> Field[int]:
+    shape = Struct(form)
+    return Field(shape.pack, lambda reader: int(shape.unpack(reader.take(shape.size))[0]))
+
+
+U8 = _integer("<B")
+U16 = _integer("<H")
+U64 = _integer("<Q")
+
+
+def _read_flag(reader: Reader) -> bool:
+    value = U8.read(reader)
+    if value > 1:
+        raise MalformedError(f"a flag of {value}")
+    return bool(value)
+
+
+FLAG: Field[bool] = Field(lambda flag: U8.write(int(flag)), _read_flag)
+
+
+def _read_text(reader: Reader) -> str:
+    try:
+        return reader.take(U8.read(reader)).decode()
+    except UnicodeDecodeError as error:
+        raise MalformedError(f"text that is no UTF-8: {error}") from None
+
+
+TEXT: Field[str] = Field(lambda text: U8.write(len(text.encode())) + text.encode(), _read_text)
+
+
+def listed(item: Field[T]) -> Field[tuple[T, ...]]:
+    def read(reader: Reader) -> tuple[T, ...]:
+        count = U16.read(reader)
+        if count > reader.left:
+            raise MalformedError(f"{count} items in {reader.left} bytes")
+        return tuple(item.read(reader) for _ in range(count))
+
+    return Field(lambda items: U16.write(len(items)) + b"".join(map(item.write, items)), read)
+
+
+def optional(item: Field[T]) -> Field[T | None]:
+    return Field(
+        lambda value: FLAG.write(False) if value is None else FLAG.write(True) + item.write(value),
+        lambda reader: item.read(reader) if FLAG.read(reader) else None,
+    )
+
+
+def checked(build: Callable[..., T], parts: Callable[[T], tuple[object, ...]], *fields: Field[Any]) -> Field[T]:
+    """A class out of its fields; what its constructor refuses is malformed."""
+
+    def read(reader: Reader) -> T:
+        try:
+            return build(*(field.read(reader) for field in fields))
+        except MotetError as error:
+            raise MalformedError(str(error)) from None
+
+    def write(value: T) -> bytes:
+        return b"".join(field.write(part) for field, part in zip(fields, parts(value), strict=True))
+
+    return Field(write, read)
+
+
+ADDRESS: Field[Address] = checked(
+    Address,
+    lambda a: (a.name, a.host, a.port, a.incarnation),
+    TEXT,
+    TEXT,
+    U16,
+    U64,
+)
+VIEW_ID: Field[ViewId] = checked(ViewId, lambda v: (v.number, v.creator), U64, U64)
+BALLOT: Field[Ballot] = checked(Ballot, lambda b: (b.round, b.proposer), U64, U64)
+VIEW: Field[View] = checked(
+    View,
+    lambda v: (v.id, v.members, v.is_primary),
+    VIEW_ID,
+    listed(ADDRESS),
+    FLAG,
+)
+QUAD: Field[tuple[int, int, int, int]] = checked(lambda *four: four, lambda four: four, U64, U64, U64, U64)
+QUADS = listed(QUAD)
