@@ -65,7 +65,7 @@ class Standing(Enum):
 class _Peer:
     heard_at: int
     standing: Standing = Standing.TRUSTED
-    asked_at: int = 0  # when verification began
+    asked_at: int = 0  # when it was last asked: a process that was paused leaves its peers time to answer
     asked: int = 0  # how often
 
 
@@ -126,17 +126,18 @@ class FailureDetector:
     def _deadline(self, state: _Peer) -> int:
         if state.standing is Standing.TRUSTED:
             return state.heard_at + self._config.suspect_ns
-        return state.asked_at + state.asked * self._config.verify_ns // self._config.verify_attempts
+        verify_ns, attempts = self._config.verify_ns, self._config.verify_attempts
+        return state.asked_at + state.asked * verify_ns // attempts - (state.asked - 1) * verify_ns // attempts
 
     def _examine(self, peer: Address, state: _Peer, now: int) -> list[Effect]:
         if state.standing is Standing.SUSPECTED or now < self._deadline(state):
             return []
         if state.standing is Standing.TRUSTED:
-            state.standing, state.asked_at, state.asked = Standing.ASKED, now, 0
+            state.standing, state.asked = Standing.ASKED, 0
         if state.asked == self._config.verify_attempts:
             state.standing = Standing.SUSPECTED
             return [Suspected(peer)]
-        state.asked += 1
+        state.asked, state.asked_at = state.asked + 1, now
         return [Transmit(peer, AreYouAlive())]
 
     def _check(self) -> None:
