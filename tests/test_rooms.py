@@ -32,7 +32,7 @@ DEPTH = {room: depth for depth, rooms in enumerate(LEVELS) for room in rooms}
 SPARK_MAY_IMPORT = frozenset({"journal", "serve", ERRORS})  # data, never protocol machines
 SPARK_WORKER = PurePosixPath("spark/worker.py")  # the campaign's worker is the one file that runs simulations
 
-SANS_IO = frozenset({*PROTOCOLS, "wire", "window", "core"})
+SANS_IO = frozenset({"stack", *PROTOCOLS, "wire", "window", "core"})
 IMPURE = frozenset(
     {
         *("time", "datetime", "sched"),  # clocks
