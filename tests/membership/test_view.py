@@ -101,6 +101,12 @@ def test_those_who_join_come_last_in_an_order_that_everybody_computes_alike() ->
         assert view(D, C).next_members([], set(joiners)) == (D, C, B, E, F)
 
 
+def test_joiners_are_sorted_and_not_left_in_the_order_of_a_set() -> None:
+    joiners = [replace(B, incarnation=incarnation) for incarnation in (11, 1 << 50, 19, 27, 1 << 20)]
+    assert list(set(joiners)) != sorted(joiners)
+    assert view(A).next_members([], joiners) == (A, *sorted(joiners))
+
+
 def test_leaves_and_joins_that_wait_go_into_one_view() -> None:
     assert view(C, A, B).next_members([C], [E, D]) == (A, B, D, E)
 

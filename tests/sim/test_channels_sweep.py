@@ -141,3 +141,9 @@ def test_a_plan_describes_its_network_and_each_of_its_faults() -> None:
     assert f"seed {plan.seed}: {len(plan.names)} members" in lines[0]
     assert str(plan.network) in lines[1]
     assert lines[-len(plan.faults) :] == [f"fault at {fault}" for fault in plan.faults]
+
+
+@pytest.mark.parametrize("seed", [11991, 17002])
+def test_a_receiver_with_a_gap_does_not_ask_a_dead_sender_for_ever(seed: int) -> None:
+    """Found by a campaign: nobody told the receiver that the sender was gone, and idle windows were not reaped."""
+    assert run_seed("channels", seed).violations == ()

@@ -1117,3 +1117,18 @@ def test_ticks_that_come_twice_do_nothing_the_second_time(now: int) -> None:
     unicast.receive(B, [data(201, 4)], 0)
     unicast.tick(now)
     assert unicast.tick(now) == []
+
+
+def test_receiver_with_a_gap_stops_asking_a_sender_that_is_silent_for_the_give_up_time() -> None:
+    config = UnicastConfig(conn_expiry_ns=0)
+    unicast = machine(B, config)
+    unicast.receive(A, [data(101, 1, first=True), data(101, 3)], 0)
+    asked = []
+    for _ in range(1_000):
+        due = unicast.next_deadline()
+        if due is None:
+            break
+        asked += [effect for effect in unicast.tick(due) if isinstance(effect, Transmit)]
+    assert unicast.next_deadline() is None
+    assert unicast.receiver(A) is None
+    assert 2 < len(asked) < 2 * config.give_up_ns // config.xmit_interval_ns

@@ -379,8 +379,9 @@ class ViewEngine:
         members = tuple(member for member in current.participants if member not in current.leavers)
         records = [PrimaryRecord(answer.last, answer.attempts) for answer in current.answers.values()]
         primary = is_primary(members, records, current.leavers, self._config.static_quorum)
-        view_id = ViewId(self.view.id.number + 1, self._local.incarnation)
-        return View(view_id, members or current.participants, primary)
+        known = [view.id.number for record in records for view in (record.last, *record.attempts) if view is not None]
+        number = max(self.view.id.number, *known) + 1 if known else self.view.id.number + 1
+        return View(ViewId(number, self._local.incarnation), members or current.participants, primary)
 
     def _on_ready(self, source: Address, frame: Ready, now: int) -> list[Effect]:
         current = self._current(frame.view, frame.ballot)

@@ -10,7 +10,8 @@ may have installed that one. Those who leave gracefully take part in the change 
 
 Why there is one line: whoever forms a primary view W2 after W1 was formed has, among its participants, a member of W1.
 That member recorded W1 before W1 could be installed anywhere, so the decision about W2 counts W1 in, W2 holds a
-majority of W1, and a second view with a majority of W1 cannot be formed without a member that knows of W2.
+majority of W1, and a second view with a majority of W1 cannot be formed without a member that knows of W2. For that,
+the number of a new view must be above every view and attempt that any participant knows.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class PrimaryRecord:
 
     def installed(self, view: View) -> PrimaryRecord:
         """A later primary view settles every attempt before it; a view that is not primary settles nothing."""
-        if not view.is_primary:
+        if not view.is_primary or (self.last is not None and view.id < self.last.id):
             return self
         return PrimaryRecord(view, tuple(attempt for attempt in self.attempts if attempt.id > view.id))
 

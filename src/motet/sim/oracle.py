@@ -93,7 +93,13 @@ class Oracle:
         host.note(f"installs {', '.join(map(str, view))}")
         host.do(lambda now: host.member.install_view(view, digest, now))
         for address in gone:
-            self._scheduler.after(self._rng.randrange(SECOND), partial(host.do, partial(host.member.forget, address)))
+            self._scheduler.after(self._rng.randrange(SECOND), partial(self._forget, host, address))
+
+    def _forget(self, host: Host, address: Address) -> None:
+        if host.is_paused:
+            self._scheduler.after(self._pause(), partial(self._forget, host, address))
+        else:
+            host.do(partial(host.member.forget, address))
 
     def _pause(self) -> int:
         return self._rng.randrange(1, 40 * MILLISECOND)

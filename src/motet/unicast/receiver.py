@@ -76,6 +76,9 @@ class ReceiveConnection:
         effects: list[Effect] = []
         for timer in self._timers.take_due(now):
             effects += self._send_ack(now) if timer is Timer.ACK else self._reap(now)
+        if self._gaps.due is not None and now - self._used_at >= self._config.give_up_ns:
+            self.state = State.CLOSED  # a sender that misses our ack would have spoken; nobody asks for ever
+            return effects + self.final_ack(now)
         asked = self._gaps.look(now)
         for part in parts(asked, self._config.request_limit, self._config.request_spans):
             self._counters[Count.REPAIR_ASKED] += 1
