@@ -157,3 +157,12 @@ def test_the_last_member_leaves_without_asking_anybody() -> None:
     group = Group(1)
     group.perform(group[0], group[0].engine.leave(0))
     assert not group[0].is_alive
+
+
+def test_all_members_leave_at_once_and_none_stays_behind() -> None:
+    group = Group(3)
+    for index in range(3):
+        group.perform(group[index], group[index].engine.leave(group.now))
+    group.run()
+    assert group.alive == []
+    assert all(node.engine.has_left for node in group.nodes.values())

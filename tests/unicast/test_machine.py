@@ -867,8 +867,8 @@ def test_another_sync_while_the_first_is_unconfirmed_takes_a_new_connection_id_i
 
 
 def test_sync_of_an_earlier_attempt_that_comes_late_does_not_disturb_the_one_in_progress() -> None:
-    # FAILS NOW: it names the id that was last confirmed, so the connection is renamed again, and the answer that the
-    # receiver waits for becomes void. Sync ids are serial numbers: an older one than that in progress is late.
+    # It names the id that was last confirmed; were the connection renamed again, the answer that the receiver waits for
+    # would be void. Sync ids are serial numbers: an older one than that in progress is late.
     unicast = sending(1)
     unicast.receive(B, [Sync(101, SYNC_ID)], 0)
     (answer,) = unicast.receive(B, [Sync(101, SYNC_ID + 1)], SECOND)  # the first attempt came to nothing

@@ -376,12 +376,13 @@ class ViewEngine:
         return [effect for member in current.participants for effect in self._send(member, current.plan)]
 
     def _following(self, current: _Round) -> View:
-        members = tuple(member for member in current.participants if member not in current.leavers)
+        staying = tuple(member for member in current.participants if member not in current.leavers)
+        members = staying or (self._local,)  # where all leave, the coordinator is the last to go
         records = [PrimaryRecord(answer.last, answer.attempts) for answer in current.answers.values()]
         primary = is_primary(members, records, current.leavers, self._config.static_quorum)
         known = [view.id.number for record in records for view in (record.last, *record.attempts) if view is not None]
         number = max(self.view.id.number, *known) + 1 if known else self.view.id.number + 1
-        return View(ViewId(number, self._local.incarnation), members or current.participants, primary)
+        return View(ViewId(number, self._local.incarnation), members, primary)
 
     def _on_ready(self, source: Address, frame: Ready, now: int) -> list[Effect]:
         current = self._current(frame.view, frame.ballot)
@@ -447,7 +448,7 @@ class ViewEngine:
         coordinator = self.view.acting_coordinator(self._distrusted())
         if self.view.members == (self._local,):
             self.has_left = True
-            return [Left()]
+            return [] if self._push else [Left()]
         return self._send(coordinator, LeaveRequest(self.view.id)) if coordinator else []
 
     # Time
