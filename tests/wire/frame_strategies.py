@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from motet.core.effects import Frame
 from motet.core.identity import Address
-from motet.core.view import Ballot, View, ViewId
+from motet.core.view import Ballot, View, ViewId, ViewSummary
 from motet.wire import frames
 from motet.wire.body import FRAGMENT, FRAGMENT_HEADER, MAX_MESSAGE_BYTES, pack
 from motet.wire.codec import MAX_RANGES, encode
@@ -16,11 +16,21 @@ from motet.wire.frames import (
     Close,
     Commit,
     CutTo,
+    Decision,
     Heartbeat,
+    Hello,
+    HelloBack,
     Highest,
     IAmAlive,
     Installed,
     LeaveRequest,
+    MergeCancel,
+    MergeCommit,
+    MergeReady,
+    MergeRefusal,
+    MergeRequest,
+    MergeResponse,
+    MergeView,
     MulticastAck,
     MulticastData,
     MulticastXmitRequest,
@@ -29,6 +39,11 @@ from motet.wire.frames import (
     Prepared,
     Purged,
     Ready,
+    StateChunk,
+    StateNeed,
+    StateRefusal,
+    StateRequest,
+    Suspicion,
     Sync,
     SyncAck,
     SyncOk,
@@ -83,7 +98,12 @@ VIEW_IDS = st.builds(ViewId, INCARNATIONS, INCARNATIONS)
 BALLOTS = st.builds(Ballot, INCARNATIONS, INCARNATIONS)
 MEMBERS = st.lists(ADDRESS, min_size=1, max_size=3, unique_by=lambda address: address.incarnation).map(tuple)
 VIEWS = st.builds(View, VIEW_IDS, MEMBERS, st.booleans())
+PAIRS = tuples(st.tuples(INCARNATIONS, INCARNATIONS))
+SUMMARIES = st.builds(ViewSummary, VIEW_IDS, ADDRESS, st.booleans(), st.integers(0, 0xFFFF))
 QUADS = tuples(st.tuples(INCARNATIONS, INCARNATIONS, INCARNATIONS, INCARNATIONS))
+DECISIONS = st.builds(Decision, QUADS, VIEWS, PAIRS, tuples(VIEWS), tuples(INCARNATIONS))
+RECORD = (st.none() | VIEWS, tuples(VIEWS))
+NEEDS = st.sampled_from(StateNeed)
 
 FRAMES: dict[type[Frame], st.SearchStrategy[Frame]] = {
     UnicastData: st.builds(UnicastData, CONN_IDS, st.booleans(), SEQNOS, BODIES),
@@ -99,18 +119,33 @@ FRAMES: dict[type[Frame], st.SearchStrategy[Frame]] = {
     MulticastXmitRequest: st.builds(MulticastXmitRequest, INCARNATIONS, ranges()),
     Highest: st.builds(Highest, SEQNOS, SEQNOS),
     Purged: st.builds(Purged, INCARNATIONS, SEQNOS),
-    Heartbeat: st.builds(Heartbeat),
+    Heartbeat: st.builds(Heartbeat, VIEW_IDS),
     AreYouAlive: st.builds(AreYouAlive),
     IAmAlive: st.builds(IAmAlive),
     Prepare: st.builds(Prepare, VIEW_IDS, BALLOTS, ADDRESSES),
-    Prepared: st.builds(Prepared, VIEW_IDS, BALLOTS, QUADS, st.none() | VIEWS, tuples(VIEWS), st.none() | VIEWS, QUADS),
-    CutTo: st.builds(CutTo, VIEW_IDS, BALLOTS, QUADS, VIEWS),
+    Prepared: st.builds(Prepared, VIEW_IDS, BALLOTS, QUADS, *RECORD, NEEDS, st.none() | DECISIONS),
+    CutTo: st.builds(CutTo, VIEW_IDS, BALLOTS, DECISIONS, *RECORD),
     Ready: st.builds(Ready, VIEW_IDS, BALLOTS),
-    Commit: st.builds(Commit, VIEW_IDS, BALLOTS, QUADS, VIEWS),
+    Commit: st.builds(Commit, VIEW_IDS, BALLOTS, DECISIONS),
     Installed: st.builds(Installed, VIEW_IDS),
-    Abort: st.builds(Abort, VIEW_IDS, BALLOTS),
+    Abort: st.builds(Abort, VIEW_IDS, BALLOTS, st.booleans()),
     Nack: st.builds(Nack, VIEW_IDS, BALLOTS, BALLOTS),
     LeaveRequest: st.builds(LeaveRequest, VIEW_IDS),
+    Suspicion: st.builds(Suspicion, VIEW_IDS, INCARNATIONS, tuples(INCARNATIONS)),
+    Hello: st.builds(Hello, ADDRESS, SUMMARIES, INCARNATIONS),
+    HelloBack: st.builds(HelloBack, ADDRESS, SUMMARIES, INCARNATIONS),
+    MergeRequest: st.builds(MergeRequest, BALLOTS, VIEW_IDS),
+    MergeRefusal: st.builds(MergeRefusal, BALLOTS, TEXTS),
+    MergeResponse: st.builds(
+        MergeResponse, BALLOTS, VIEWS, ADDRESSES, ADDRESSES, QUADS, tuples(LIVES), tuples(LIVES), *RECORD
+    ),
+    MergeView: st.builds(MergeView, BALLOTS, VIEWS, PAIRS, tuples(VIEWS), tuples(LIVES), *RECORD),
+    MergeReady: st.builds(MergeReady, BALLOTS),
+    MergeCommit: st.builds(MergeCommit, BALLOTS, VIEW_IDS),
+    MergeCancel: st.builds(MergeCancel, BALLOTS, st.booleans()),
+    StateRequest: st.builds(StateRequest, VIEW_IDS, INCARNATIONS, st.integers(0, 0xFFFF)),
+    StateChunk: st.builds(StateChunk, VIEW_IDS, INCARNATIONS, st.booleans(), st.binary(max_size=50)),
+    StateRefusal: st.builds(StateRefusal, VIEW_IDS, TEXTS),
 }
 
 ANY_FRAME = st.one_of(*FRAMES.values())

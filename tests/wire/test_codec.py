@@ -31,11 +31,21 @@ from motet.wire.frames import (
     Close,
     Commit,
     CutTo,
+    Decision,
     Heartbeat,
+    Hello,
+    HelloBack,
     Highest,
     IAmAlive,
     Installed,
     LeaveRequest,
+    MergeCancel,
+    MergeCommit,
+    MergeReady,
+    MergeRefusal,
+    MergeRequest,
+    MergeResponse,
+    MergeView,
     MulticastAck,
     MulticastData,
     MulticastXmitRequest,
@@ -44,6 +54,11 @@ from motet.wire.frames import (
     Prepared,
     Purged,
     Ready,
+    StateChunk,
+    StateNeed,
+    StateRefusal,
+    StateRequest,
+    Suspicion,
     Sync,
     SyncAck,
     SyncOk,
@@ -68,7 +83,13 @@ GOLDEN_BALLOT = "0200000000000000 0700000000000000"
 GOLDEN_ADDRESS = "01 61 03 3a3a31 781e 0700000000000000"
 GOLDEN_VIEW = f"{GOLDEN_VIEW_ID} 0100 {GOLDEN_ADDRESS} 01"
 GOLDEN_QUAD = "0100000000000000 0200000000000000 0300000000000000 0400000000000000"
-GOLDEN_DECISION = f"{GOLDEN_VIEW_ID} {GOLDEN_BALLOT} 0100 {GOLDEN_QUAD} {GOLDEN_VIEW}"
+DECISION = Decision(((1, 2, 3, 4),), VIEW, ((7, 2),), (VIEW,), (7,))
+GOLDEN_DIGEST = "0100 0700000000000000 0200000000000000"
+GOLDEN_LIVES = "0100 0700000000000000"
+GOLDEN_DECISION = f"0100 {GOLDEN_QUAD} {GOLDEN_VIEW} {GOLDEN_DIGEST} 0100 {GOLDEN_VIEW} {GOLDEN_LIVES}"
+GOLDEN_NAMES = f"{GOLDEN_VIEW_ID} {GOLDEN_BALLOT}"
+GOLDEN_RECORD = f"00 0100 {GOLDEN_VIEW}"
+GOLDEN_HELLO = f"{GOLDEN_ADDRESS} {GOLDEN_VIEW_ID} {GOLDEN_ADDRESS} 01 0100 0900000000000000"
 GOLDEN: list[tuple[Frame, str, str]] = [
     (UnicastData(7, True, 9, BODY), "01", f"07000000 01 0900000000000000 {GOLDEN_BODY}"),
     (UnicastAck(0xDDCCBBAA, 9), "02", "aabbccdd 0900000000000000"),
@@ -95,22 +116,44 @@ GOLDEN: list[tuple[Frame, str, str]] = [
     ),
     (Highest(9, 4), "13", "0900000000000000 0400000000000000"),
     (Purged(0xF1F2F3F4F5F6F7F8, 9), "14", "f8f7f6f5f4f3f2f1 0900000000000000"),
-    (Heartbeat(), "20", ""),
+    (Heartbeat(VIEW.id), "20", GOLDEN_VIEW_ID),
     (AreYouAlive(), "21", ""),
     (IAmAlive(), "22", ""),
-    (Prepare(VIEW.id, BALLOT, VIEW.members), "28", f"{GOLDEN_VIEW_ID} {GOLDEN_BALLOT} 0100 {GOLDEN_ADDRESS}"),
+    (Prepare(VIEW.id, BALLOT, VIEW.members), "28", f"{GOLDEN_NAMES} 0100 {GOLDEN_ADDRESS}"),
     (
-        Prepared(VIEW.id, BALLOT, ((1, 2, 3, 4),), None, (VIEW,), VIEW, ()),
+        Prepared(VIEW.id, BALLOT, ((1, 2, 3, 4),), None, (VIEW,), StateNeed.LACKING, DECISION),
         "29",
-        f"{GOLDEN_VIEW_ID} {GOLDEN_BALLOT} 0100 {GOLDEN_QUAD} 00 0100 {GOLDEN_VIEW} 01 {GOLDEN_VIEW} 0000",
+        f"{GOLDEN_NAMES} 0100 {GOLDEN_QUAD} {GOLDEN_RECORD} 02 01 {GOLDEN_DECISION}",
     ),
-    (CutTo(VIEW.id, BALLOT, ((1, 2, 3, 4),), VIEW), "2a", GOLDEN_DECISION),
-    (Ready(VIEW.id, BALLOT), "2b", f"{GOLDEN_VIEW_ID} {GOLDEN_BALLOT}"),
-    (Commit(VIEW.id, BALLOT, ((1, 2, 3, 4),), VIEW), "2c", GOLDEN_DECISION),
+    (CutTo(VIEW.id, BALLOT, DECISION, None, (VIEW,)), "2a", f"{GOLDEN_NAMES} {GOLDEN_DECISION} {GOLDEN_RECORD}"),
+    (Ready(VIEW.id, BALLOT), "2b", GOLDEN_NAMES),
+    (Commit(VIEW.id, BALLOT, DECISION), "2c", f"{GOLDEN_NAMES} {GOLDEN_DECISION}"),
     (Installed(VIEW.id), "2d", GOLDEN_VIEW_ID),
-    (Abort(VIEW.id, BALLOT), "2e", f"{GOLDEN_VIEW_ID} {GOLDEN_BALLOT}"),
-    (Nack(VIEW.id, BALLOT, BALLOT), "2f", f"{GOLDEN_VIEW_ID} {GOLDEN_BALLOT} {GOLDEN_BALLOT}"),
+    (Abort(VIEW.id, BALLOT, True), "2e", f"{GOLDEN_NAMES} 01"),
+    (Nack(VIEW.id, BALLOT, BALLOT), "2f", f"{GOLDEN_NAMES} {GOLDEN_BALLOT}"),
     (LeaveRequest(VIEW.id), "30", GOLDEN_VIEW_ID),
+    (Suspicion(VIEW.id, 7, (9,)), "31", f"{GOLDEN_VIEW_ID} 0700000000000000 0100 0900000000000000"),
+    (Hello(VIEW.coordinator, VIEW.summary, 9), "32", GOLDEN_HELLO),
+    (HelloBack(VIEW.coordinator, VIEW.summary, 9), "33", GOLDEN_HELLO),
+    (MergeRequest(BALLOT, VIEW.id), "34", f"{GOLDEN_BALLOT} {GOLDEN_VIEW_ID}"),
+    (MergeRefusal(BALLOT, "busy"), "35", f"{GOLDEN_BALLOT} 04 62757379"),
+    (
+        MergeResponse(BALLOT, VIEW, VIEW.members, (), ((1, 2, 3, 4),), (7,), (), None, (VIEW,)),
+        "36",
+        f"{GOLDEN_BALLOT} {GOLDEN_VIEW} 0100 {GOLDEN_ADDRESS} 0000 0100 {GOLDEN_QUAD}"
+        f" {GOLDEN_LIVES} 0000 {GOLDEN_RECORD}",
+    ),
+    (
+        MergeView(BALLOT, VIEW, ((7, 2),), (VIEW,), (7,), None, (VIEW,)),
+        "37",
+        f"{GOLDEN_BALLOT} {GOLDEN_VIEW} {GOLDEN_DIGEST} 0100 {GOLDEN_VIEW} {GOLDEN_LIVES} {GOLDEN_RECORD}",
+    ),
+    (MergeReady(BALLOT), "38", GOLDEN_BALLOT),
+    (MergeCommit(BALLOT, VIEW.id), "39", f"{GOLDEN_BALLOT} {GOLDEN_VIEW_ID}"),
+    (MergeCancel(BALLOT, True), "3a", f"{GOLDEN_BALLOT} 01"),
+    (StateRequest(VIEW.id, 1, 2), "3c", f"{GOLDEN_VIEW_ID} 0100000000000000 0200"),
+    (StateChunk(VIEW.id, 1, True, b"ab"), "3d", f"{GOLDEN_VIEW_ID} 0100000000000000 01 02000000 6162"),
+    (StateRefusal(VIEW.id, "busy"), "3e", f"{GOLDEN_VIEW_ID} 04 62757379"),
 ]
 
 
@@ -181,7 +224,7 @@ REJECTED: dict[Reject, list[bytes]] = {
     ],
     Reject.TRAILING_BYTES: [
         *(datagram(4, bytes(5)), datagram(2, bytes(13)), datagram(17, bytes(9))),
-        *(datagram(kind, bytes(1)) for kind in (32, 33, 34)),
+        *(datagram(kind, bytes(1)) for kind in (33, 34)),
     ],
     Reject.BAD_FIELD: [
         encode(GROUP, SOURCE, DESTINATION, frame)

@@ -9,12 +9,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import total_ordering
 from random import Random
+from typing import NamedTuple
 
 from motet.errors import ConfigError
 
 INCARNATION_BITS = 64
 MOST_TEXT_BYTES = 255  # a name or a host travels with its length in one byte
 NOBODY = 0  # never drawn as an incarnation; on the wire it means "whoever reads this"
+
+
+class Endpoint(NamedTuple):
+    """Where a datagram can be sent, whoever lives there."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
 
 
 @total_ordering
@@ -43,6 +54,10 @@ class Address:
     def draw(cls, name: str, host: str, port: int, rng: Random) -> Address:
         """A new life for the process at `host`:`port`."""
         return cls(name, host, port, rng.getrandbits(INCARNATION_BITS) or 1)
+
+    @property
+    def endpoint(self) -> Endpoint:
+        return Endpoint(self.host, self.port)
 
     def __hash__(self) -> int:
         return self.incarnation

@@ -20,6 +20,9 @@ class ViewId:
         return f"{self.number}@{self.creator >> 48:04x}"
 
 
+NO_VIEW = ViewId(0, 0)
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Ballot:
     """Names one attempt to end a view; a later round wins, and of two in one round the higher proposer."""
@@ -50,6 +53,10 @@ class View:
     def coordinator(self) -> Address:
         return self.members[0]
 
+    @property
+    def summary(self) -> ViewSummary:
+        return ViewSummary(self.id, self.coordinator, self.is_primary, len(self.members))
+
     def __contains__(self, member: Address) -> bool:
         return member in self.members
 
@@ -67,3 +74,13 @@ class View:
     def __str__(self) -> str:
         kind = "primary" if self.is_primary else "not primary"
         return f"{self.id} {{{', '.join(map(str, self.members))}}} ({kind})"
+
+
+@dataclass(frozen=True, slots=True)
+class ViewSummary:
+    """What a stranger is told of a view: enough to decide who of two coordinators leads a merge."""
+
+    id: ViewId
+    coordinator: Address
+    is_primary: bool
+    size: int

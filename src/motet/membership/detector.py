@@ -1,6 +1,7 @@
 """Failure detection: any traffic is a sign of life, silence is verified before it is believed.
 
-    idle for heartbeat_ns                       -> a heartbeat goes to the peers
+    idle for heartbeat_ns                       -> a heartbeat goes to the peers, with the view that we are in
+    busy for four times that                    -> the same: others must hear of it when we are in another view
     a peer silent for suspect_ns                -> it is asked directly whether it is alive, verify_attempts times
     still silent when verify_ns has passed      -> it is suspected
     any frame of a suspected peer               -> it is trusted again
@@ -18,7 +19,10 @@ from motet.core.checks import require_between
 from motet.core.effects import Effect, Transmit
 from motet.core.identity import Address
 from motet.core.units import MILLISECOND, SECOND
+from motet.core.view import NO_VIEW, ViewId
 from motet.wire.frames import AreYouAlive, Heartbeat, IAmAlive
+
+MOST_UNTOLD = 4  # heartbeats that other traffic may replace in a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +80,19 @@ class FailureDetector:
         self._config = config
         self._peers: dict[Address, _Peer] = {}
         self._spoke_at = 0  # when we last sent something to all peers
+        self._told_at: int | None = None  # when we last told them our view, or first had something else to say
+        self._view = NO_VIEW
 
-    def watch(self, peers: Sequence[Address], now: int) -> None:
+    def watch(self, peers: Sequence[Address], now: int, view: ViewId = NO_VIEW) -> None:
         """Watch exactly these from now on; those who are new are given a full time of silence."""
+        self._view = view
         wanted = [peer for peer in peers if peer != self._local]
         self._peers = {peer: self._peers.get(peer) or _Peer(now) for peer in wanted}
 
     def spoke(self, now: int) -> None:
         """We sent something to every peer: no heartbeat is needed for a while."""
         self._spoke_at = now
+        self._told_at = now if self._told_at is None else self._told_at
 
     def heard(self, peer: Address, now: int) -> list[Effect]:
         """Any frame of `peer` arrived."""
@@ -104,9 +112,9 @@ class FailureDetector:
 
     def tick(self, now: int) -> list[Effect]:
         effects: list[Effect] = []
-        if self._peers and now >= self._spoke_at + self._config.heartbeat_ns:
-            self._spoke_at = now
-            effects += [Transmit(peer, Heartbeat()) for peer in self._peers]
+        if self._peers and now >= self._heartbeat_due:
+            self._spoke_at = self._told_at = now
+            effects += [Transmit(peer, Heartbeat(self._view)) for peer in self._peers]
         for peer, state in self._peers.items():
             effects += self._examine(peer, state, now)
         return effects
@@ -115,7 +123,13 @@ class FailureDetector:
         if not self._peers:
             return None
         open_cases = (state for state in self._peers.values() if state.standing is not Standing.SUSPECTED)
-        return min([self._spoke_at + self._config.heartbeat_ns, *map(self._deadline, open_cases)])
+        return min([self._heartbeat_due, *map(self._deadline, open_cases)])
+
+    @property
+    def _heartbeat_due(self) -> int:
+        interval_ns = self._config.heartbeat_ns
+        idle_due = self._spoke_at + interval_ns
+        return idle_due if self._told_at is None else min(idle_due, self._told_at + MOST_UNTOLD * interval_ns)
 
     @property
     def suspects(self) -> tuple[Address, ...]:

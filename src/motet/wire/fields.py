@@ -12,8 +12,9 @@ from struct import Struct
 from typing import Any, Generic, TypeVar
 
 from motet.core.identity import Address
-from motet.core.view import Ballot, View, ViewId
+from motet.core.view import Ballot, View, ViewId, ViewSummary
 from motet.errors import MotetError
+from motet.wire.frames import Decision, StateNeed
 
 T = TypeVar("T")
 
@@ -51,6 +52,7 @@ def _integer(form: str) -> Field[int]:
 
 U8 = _integer("<B")
 U16 = _integer("<H")
+U32 = _integer("<I")
 U64 = _integer("<Q")
 
 
@@ -72,6 +74,9 @@ def _read_text(reader: Reader) -> str:
 
 
 TEXT: Field[str] = Field(lambda text: U8.write(len(text.encode())) + text.encode(), _read_text)
+
+
+BYTES: Field[bytes] = Field(lambda data: U32.write(len(data)) + data, lambda reader: reader.take(U32.read(reader)))
 
 
 def listed(item: Field[T]) -> Field[tuple[T, ...]]:
@@ -123,5 +128,34 @@ VIEW: Field[View] = checked(
     listed(ADDRESS),
     FLAG,
 )
+SUMMARY: Field[ViewSummary] = checked(
+    ViewSummary,
+    lambda s: (s.id, s.coordinator, s.is_primary, s.size),
+    VIEW_ID,
+    ADDRESS,
+    FLAG,
+    U16,
+)
+PAIR: Field[tuple[int, int]] = checked(lambda *two: two, lambda two: two, U64, U64)
+PAIRS = listed(PAIR)
 QUAD: Field[tuple[int, int, int, int]] = checked(lambda *four: four, lambda four: four, U64, U64, U64, U64)
 QUADS = listed(QUAD)
+DECISION: Field[Decision] = checked(
+    Decision,
+    lambda d: (d.cut, d.following, d.digest, d.subviews, d.lacking),
+    QUADS,
+    VIEW,
+    PAIRS,
+    listed(VIEW),
+    listed(U64),
+)
+
+
+def _read_need(reader: Reader) -> StateNeed:
+    value = U8.read(reader)
+    if value > max(StateNeed):
+        raise MalformedError(f"a need of {value}")
+    return StateNeed(value)
+
+
+STATE_NEED: Field[StateNeed] = Field(lambda need: U8.write(int(need)), _read_need)

@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 
 from motet.core.effects import Frame
 from motet.core.identity import Address
-from motet.core.view import Ballot, View, ViewId
+from motet.core.view import NO_VIEW, Ballot, View, ViewId, ViewSummary
 
 Ranges = tuple[tuple[int, int], ...]  # (first, last), both included, ascending, disjoint
 
@@ -102,7 +103,9 @@ class Purged(Frame):
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat(Frame):
-    """A sign of life of a member that has nothing else to say."""
+    """A sign of life, and the view that its sender is in."""
+
+    view: ViewId = NO_VIEW
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +118,27 @@ class IAmAlive(Frame):
     pass
 
 
+Pairs = tuple[tuple[int, int], ...]
 Quads = tuple[tuple[int, int, int, int], ...]
+
+
+class StateNeed(IntEnum):
+    """How a member stands to the application's state."""
+
+    UNWANTED = 0  # its application takes no state
+    HELD = 1
+    LACKING = 2  # it came in and is still getting it
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """How a view ends and what comes after it. Not a frame of its own; several carry it."""
+
+    cut: Quads  # (sender, seqno, holder, stable) per stream of the view that ends
+    following: View
+    digest: Pairs  # (member, seqno): where the stream of each member of the following view begins in it
+    subviews: tuple[View, ...] = ()  # the views that were merged; none where a single one was changed
+    lacking: tuple[int, ...] = ()  # who does not have the application's state when the following view begins
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,18 +157,19 @@ class Prepared(Frame):
     view: ViewId
     ballot: Ballot
     digest: Quads  # (sender, low, delivered, received) per stream
-    last: View | None  # its last primary view
+    last: View | None  # the last primary view that it knows of
     attempts: tuple[View, ...]  # primary views attempted since
-    decided: View | None  # it has seen the COMMIT that ends this view with that one
-    decided_cut: Quads
+    state: StateNeed
+    decided: Decision | None  # it has seen the COMMIT that ended this view so
 
 
 @dataclass(frozen=True, slots=True)
 class CutTo(Frame):
     view: ViewId
     ballot: Ballot
-    cut: Quads  # (sender, seqno, holder, stable) per stream
-    following: View
+    decision: Decision
+    last: View | None  # what the decision counted: every participant records it before it says READY
+    attempts: tuple[View, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +182,7 @@ class Ready(Frame):
 class Commit(Frame):
     view: ViewId
     ballot: Ballot
-    cut: Quads
-    following: View
+    decision: Decision
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,11 +196,12 @@ class Abort(Frame):
 
     view: ViewId
     ballot: Ballot
+    is_off: bool  # nobody can have installed what was planned; otherwise another part of a merge may have
 
 
 @dataclass(frozen=True, slots=True)
 class Nack(Frame):
-    """A later ballot was promised."""
+    """A later ballot was promised, or: how did this view end?"""
 
     view: ViewId
     ballot: Ballot
@@ -189,3 +213,118 @@ class LeaveRequest(Frame):
     """A member asks the coordinator to let it go."""
 
     view: ViewId
+
+
+@dataclass(frozen=True, slots=True)
+class Suspicion(Frame):
+    """A member cannot hear others of its view; the coordinator, which may hear them, is told."""
+
+    view: ViewId
+    reporter: int
+    suspects: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Hello(Frame):
+    """To an endpoint, whoever lives there: who I am and what view I am in; and you?"""
+
+    sender: Address
+    view: ViewSummary
+    nonce: int  # the answer repeats it, so that it proves that both directions work now
+
+
+@dataclass(frozen=True, slots=True)
+class HelloBack(Frame):
+    sender: Address
+    view: ViewSummary
+    nonce: int
+
+
+@dataclass(frozen=True, slots=True)
+class MergeRequest(Frame):
+    """The merge leader asks a coordinator to prepare its part. A merge is named like a ballot: round and leader."""
+
+    merge: Ballot
+    view: ViewId  # the leader's
+
+
+@dataclass(frozen=True, slots=True)
+class MergeRefusal(Frame):
+    """This part does not take part now. Never by silence."""
+
+    merge: Ballot
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class MergeResponse(Frame):
+    """The aggregated answers of one part."""
+
+    merge: Ballot
+    view: View
+    staying: tuple[Address, ...]  # who goes on; each has answered for itself
+    leaving: tuple[Address, ...]  # who leaves gracefully with this change
+    digest: Quads  # (sender, low, delivered, received) per stream of the part
+    wanting: tuple[int, ...]  # who wants the application's state if it does not have it
+    lacking: tuple[int, ...]  # who of them has not got it yet
+    last: View | None
+    attempts: tuple[View, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MergeView(Frame):
+    """What all parts are to install."""
+
+    merge: Ballot
+    following: View
+    digest: Pairs
+    subviews: tuple[View, ...]
+    lacking: tuple[int, ...]
+    last: View | None
+    attempts: tuple[View, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MergeReady(Frame):
+    """All members of this part hold their cut and have recorded the attempt."""
+
+    merge: Ballot
+
+
+@dataclass(frozen=True, slots=True)
+class MergeCommit(Frame):
+    """All parts are ready: install it."""
+
+    merge: Ballot
+    view: ViewId  # the merged one; the coordinator answers with INSTALLED
+
+
+@dataclass(frozen=True, slots=True)
+class MergeCancel(Frame):
+    merge: Ballot
+    is_off: bool  # no part was told to install it
+
+
+@dataclass(frozen=True, slots=True)
+class StateRequest(Frame):
+    """One who came in asks for the application's state as it was when this view began."""
+
+    view: ViewId
+    first: int  # index of the first chunk wanted
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class StateChunk(Frame):
+    view: ViewId
+    index: int
+    is_last: bool
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StateRefusal(Frame):
+    """The provider's application could not give its state."""
+
+    view: ViewId
+    reason: str
