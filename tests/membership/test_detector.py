@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from motet.core.effects import Effect, Transmit
 from motet.core.identity import Address
 from motet.core.units import MILLISECOND, SECOND
+from motet.core.view import NO_VIEW, ViewId
 from motet.errors import ConfigError
 from motet.membership import DetectorConfig, FailureDetector
-from motet.membership.detector import Standing, Suspected, Trusted
+from motet.membership.detector import MOST_UNTOLD, Standing, Suspected, Trusted
 from motet.wire.frames import AreYouAlive, Heartbeat, IAmAlive
 from tests.membership.people import EVERYBODY, A, B, C, D, G
 
@@ -49,15 +50,15 @@ def run(detector: FailureDetector, until: int, *, is_silent: bool = True) -> lis
 
 
 def is_heartbeat(effect: Effect) -> bool:
-    return isinstance(effect, Transmit) and effect.frame == Heartbeat()
+    return isinstance(effect, Transmit) and isinstance(effect.frame, Heartbeat)
 
 
 def ask(peer: Address) -> Transmit:
     return Transmit(peer, AreYouAlive())
 
 
-def beat(*peers: Address) -> list[Effect]:
-    return [Transmit(peer, Heartbeat()) for peer in peers]
+def beat(*peers: Address, view: ViewId = NO_VIEW) -> list[Effect]:
+    return [Transmit(peer, Heartbeat(view)) for peer in peers]
 
 
 def verification(peer: Address, since: int = 0) -> list[tuple[int, Effect]]:
@@ -96,11 +97,46 @@ def test_a_member_that_never_spoke_sends_a_heartbeat_at_once() -> None:
 
 def test_speaking_postpones_the_heartbeat() -> None:
     detector = watching(B)
-    for now in range(START, START + SECOND, CONFIG.heartbeat_ns - 1):
+    for number in range(MOST_UNTOLD):
+        now = START + number * (CONFIG.heartbeat_ns - 1)
         detector.spoke(now)
         detector.heard(B, now)
         assert detector.tick(now + CONFIG.heartbeat_ns - 1) == []
         assert detector.next_deadline() == now + CONFIG.heartbeat_ns
+
+
+def test_a_heartbeat_carries_the_view_given_to_watch() -> None:
+    detector = watching(B)
+    for number in range(1, 4):
+        view = ViewId(number, A.incarnation)
+        detector.watch([B], START, view)
+        assert detector.tick(START + number * CONFIG.heartbeat_ns) == beat(B, view=view)
+
+
+def test_a_busy_member_still_tells_its_view_every_fourth_interval() -> None:
+    assert MOST_UNTOLD == 4
+    detector = FailureDetector(A, CONFIG)
+    detector.watch([B], START, view := ViewId(3, A.incarnation))
+    told = []
+    for now in range(START, START + 2 * SECOND, 10 * MILLISECOND):
+        detector.spoke(now)
+        detector.heard(B, now)
+        effects = detector.tick(now)
+        assert effects in ([], beat(B, view=view))
+        told += [now - START] if effects else []
+        assert detector.next_deadline() == min(
+            now + CONFIG.heartbeat_ns, START + (len(told) + 1) * 4 * CONFIG.heartbeat_ns
+        )
+    assert told == [number * 4 * CONFIG.heartbeat_ns for number in range(1, 5)]
+
+
+def test_telling_the_view_when_idle_counts_for_the_busy_time_that_follows() -> None:
+    detector = watching(B)
+    idle = START + CONFIG.heartbeat_ns
+    assert detector.tick(idle) == beat(B)
+    for number in range(1, 8):
+        detector.spoke(idle + number * CONFIG.heartbeat_ns // 2)
+    assert detector.next_deadline() == idle + 4 * CONFIG.heartbeat_ns
 
 
 def test_a_late_heartbeat_is_sent_once_and_the_next_one_an_interval_later() -> None:
@@ -232,7 +268,7 @@ def test_a_suspect_that_asks_is_trusted_and_answered() -> None:
 def test_a_late_tick_asks_before_anything_is_believed() -> None:
     detector = watching(B, C)
     detector.spoke(late := START + 60 * SECOND)
-    assert detector.tick(late) == [ask(B), ask(C)]
+    assert detector.tick(late) == [*beat(B, C), ask(B), ask(C)]
     assert detector.suspects == ()
     assert run(detector, late + CONFIG.verify_ns - 1)[-1] == (60 * SECOND + 3 * ASK_EVERY_NS, ask(C))
 
@@ -412,10 +448,22 @@ class Model:
 
     now: int
     spoke_at: int
+    told_at: int | None = None  # the view, or else the first time that there was something to say
+    view: ViewId = NO_VIEW
     heard_at: dict[Address, int] = field(default_factory=dict)
 
-    def watch(self, peers: list[Address]) -> None:
+    def watch(self, peers: list[Address], view: ViewId) -> None:
+        self.view = view
         self.heard_at = {peer: self.heard_at.get(peer, self.now) for peer in peers if peer != A}
+
+    def speak(self) -> None:
+        self.spoke_at = self.now
+        if self.told_at is None:
+            self.told_at = self.now
+
+    def heartbeat_due(self) -> int:
+        """Three milliseconds after anything was said, twelve after the view was told, whatever comes first."""
+        return min(self.spoke_at + 3, (self.spoke_at if self.told_at is None else self.told_at) + 12)
 
     def hear(self, peer: Address) -> list[Effect]:
         if peer not in self.heard_at:
@@ -427,9 +475,9 @@ class Model:
     def pass_one(self) -> list[Effect]:
         self.now += 1
         effects: list[Effect] = []
-        if self.heard_at and self.now - self.spoke_at >= 3:
-            self.spoke_at = self.now
-            effects += beat(*self.heard_at)
+        if self.heard_at and self.now >= self.heartbeat_due():
+            self.spoke_at = self.told_at = self.now
+            effects += beat(*self.heard_at, view=self.view)
         for peer in self.heard_at:
             effects += [ask(peer)] if self.silence(peer) in SHORT_ASKING else []
             effects += [Suspected(peer)] if self.silence(peer) == SHORT_SUSPECTING else []
@@ -445,7 +493,7 @@ class Model:
             for silence in (*SHORT_ASKING, SHORT_SUSPECTING)
             if silence > self.silence(peer)
         ]
-        return min([self.spoke_at + 3, *ahead]) if self.heard_at else None
+        return min([self.heartbeat_due(), *ahead]) if self.heard_at else None
 
     def standing(self, peer: Address) -> Standing | None:
         if peer not in self.heard_at:
@@ -474,6 +522,7 @@ class Speak:
 @dataclass(frozen=True, slots=True)
 class Watch:
     peers: tuple[Address, ...]
+    view: ViewId = NO_VIEW
 
 
 PEERS = st.sampled_from((A, B, C, D, G))
@@ -482,7 +531,7 @@ ACTIONS = st.lists(
         st.builds(Pass, st.integers(1, 15)),
         st.builds(Hear, PEERS, st.sampled_from([None, AreYouAlive(), IAmAlive(), Heartbeat()])),
         st.just(Speak()),
-        st.builds(Watch, st.lists(PEERS, max_size=5).map(tuple)),
+        st.builds(Watch, st.lists(PEERS, max_size=5).map(tuple), st.builds(ViewId, st.integers(1, 9), st.just(1))),
     ),
     max_size=60,
 )
@@ -506,11 +555,11 @@ class Pair:
         elif isinstance(action, Hear):
             self.hear(action)
         elif isinstance(action, Speak):
-            self.model.spoke_at = self.model.now
+            self.model.speak()
             self.detector.spoke(self.now)
         else:
-            self.model.watch(list(action.peers))
-            self.detector.watch(action.peers, self.now)
+            self.model.watch(list(action.peers), action.view)
+            self.detector.watch(action.peers, self.now, action.view)
         self.compare()
 
     def pass_one(self) -> None:
@@ -542,6 +591,7 @@ class Pair:
 @settings(max_examples=200)
 @given(actions=ACTIONS)
 @example(actions=[Watch((B, C)), Pass(15), Pass(15), Hear(B, None), Watch((C, B)), Pass(15)])
+@example(actions=[Watch((B,), ViewId(1, 1)), *[Speak(), Pass(2)] * 14, Pass(3)])
 def test_the_detector_agrees_with_a_dumb_model(actions: list[Pass | Hear | Speak | Watch]) -> None:
     pair = Pair()
     for action in actions:

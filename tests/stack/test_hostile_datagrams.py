@@ -144,8 +144,8 @@ class Trio:
             sender = member.multicast.sender
             assert all(sender.acks[peer] <= sender.window.high for peer in self.members), "acked what was never sent"
             assert len(member.multicast._repaired) <= len(self.members) * multicast.capacity
-            assert len(member._reassemblers) <= len(Channel) * len(member._known)
-            assert all(half.collected_bytes < MAX_MESSAGE_BYTES for half in member._reassemblers.values())
+            assert len(member._delivery._reassemblers) <= len(Channel) * len(member._known)
+            assert all(half.collected_bytes < MAX_MESSAGE_BYTES for half in member._delivery._reassemblers.values())
 
 
 # Datagrams that do not count, each made out of one that would

@@ -288,7 +288,7 @@ class TestLargeMessages:
         member = start_in_view(B, config=config)
         assert delivered(member.receive(sent[:-1], 0)) == []
         member.install_view((A,), {}, 0)
-        assert member._reassemblers == {}
+        assert member._delivery._reassemblers == {}
 
     @pytest.mark.parametrize("channel", Channel)
     def test_no_data_datagram_is_larger_than_frame_bytes(self, channel: Channel) -> None:
@@ -410,9 +410,9 @@ class TestForget:
         member = start(config=config)
         member.learn(B)
         member.receive([begun.data], 0)
-        assert len(member._reassemblers) == 1
+        assert len(member._delivery._reassemblers) == 1
         member.forget(B, 0)
-        assert member._reassemblers == {}
+        assert member._delivery._reassemblers == {}
 
     def test_multicasts_that_were_kept_for_its_view_are_dropped(self) -> None:
         member = start()
@@ -505,14 +505,14 @@ class TestViews:
         member = start_in_view(B)
         with pytest.raises(MisuseError):
             member.install_view((A, B, C), {}, 0)
-        assert member.view == (A, B)
+        assert member.members == (A, B)
         (datagram,) = datagrams(member.multicast_messages([b"one"], 0))
         assert datagram.to == (B,)
 
     def test_members_stand_in_the_order_that_was_agreed(self) -> None:
         member = start()
         member.install_view((C, A, B), {A: 0, B: 0, C: 0}, 0)
-        assert member.view == (C, A, B)
+        assert member.members == (C, A, B)
 
     def test_a_multicast_before_the_view_is_delivered_with_it(self) -> None:
         peer = start(B)

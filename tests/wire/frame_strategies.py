@@ -121,7 +121,7 @@ FRAMES: dict[type[Frame], st.SearchStrategy[Frame]] = {
     Purged: st.builds(Purged, INCARNATIONS, SEQNOS),
     Heartbeat: st.builds(Heartbeat, VIEW_IDS),
     AreYouAlive: st.builds(AreYouAlive),
-    IAmAlive: st.builds(IAmAlive),
+    IAmAlive: st.builds(IAmAlive, VIEW_IDS),
     Prepare: st.builds(Prepare, VIEW_IDS, BALLOTS, ADDRESSES),
     Prepared: st.builds(Prepared, VIEW_IDS, BALLOTS, QUADS, *RECORD, NEEDS, st.none() | DECISIONS),
     CutTo: st.builds(CutTo, VIEW_IDS, BALLOTS, DECISIONS, *RECORD),

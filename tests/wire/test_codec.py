@@ -118,7 +118,7 @@ GOLDEN: list[tuple[Frame, str, str]] = [
     (Purged(0xF1F2F3F4F5F6F7F8, 9), "14", "f8f7f6f5f4f3f2f1 0900000000000000"),
     (Heartbeat(VIEW.id), "20", GOLDEN_VIEW_ID),
     (AreYouAlive(), "21", ""),
-    (IAmAlive(), "22", ""),
+    (IAmAlive(VIEW.id), "22", GOLDEN_VIEW_ID),
     (Prepare(VIEW.id, BALLOT, VIEW.members), "28", f"{GOLDEN_NAMES} 0100 {GOLDEN_ADDRESS}"),
     (
         Prepared(VIEW.id, BALLOT, ((1, 2, 3, 4),), None, (VIEW,), StateNeed.LACKING, DECISION),
@@ -224,7 +224,7 @@ REJECTED: dict[Reject, list[bytes]] = {
     ],
     Reject.TRAILING_BYTES: [
         *(datagram(4, bytes(5)), datagram(2, bytes(13)), datagram(17, bytes(9))),
-        *(datagram(kind, bytes(1)) for kind in (33, 34)),
+        *(datagram(kind, bytes(1)) for kind in (33,)),
     ],
     Reject.BAD_FIELD: [
         encode(GROUP, SOURCE, DESTINATION, frame)

@@ -27,6 +27,11 @@ class Count(StrEnum):
     ACK_OF_OLD_CONNECTION = "ack_of_old_connection"  # late; ignored
     ACK_DURING_SYNC = "ack_during_sync"  # discarded until the peer confirmed the new connection id
 
+    DIGEST_OVERLAP = "digest_overlap"  # two parts of a merge spoke of one stream: their views overlapped; warned of
+    MERGE_CANCELLED = "merge_cancelled"  # a part was silent or failed; it is tried again
+    MERGE_REFUSED = "merge_refused"  # a coordinator said that it is busy; normal when several merge at once
+    VIEW_CHANGED = "view_changed"  # views installed
+
     FRAME_SENT = "frame_sent"  # first transmissions
     FRAME_RESENT = "frame_resent"  # repairs; normal under loss
     FRAME_DELIVERED = "frame_delivered"  # frames handed up

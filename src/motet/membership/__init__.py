@@ -1,7 +1,48 @@
-"""Who is in the group: views, the primary component, failure detection."""
+"""Who is in the group: discovery, failure detection, views and how they change, the primary component."""
 
 from motet.core.view import View, ViewId
-from motet.membership.detector import DetectorConfig, FailureDetector
+from motet.membership.config import MembershipConfig
+from motet.membership.detector import DetectorConfig, FailureDetector, Suspected, Trusted
+from motet.membership.discovery import (
+    Announce,
+    Consult,
+    Contact,
+    DiscoveryConfig,
+    DnsName,
+    IpMulticast,
+    SharedDirectory,
+    StaticSeeds,
+)
+from motet.membership.engine import Accused, EngineConfig, Left, ViewInstalled
+from motet.membership.machine import Membership
 from motet.membership.primary import PrimaryRecord, is_primary
+from motet.membership.transfer import ProvideState, StateFailed, StateReceived, TransferConfig
 
-__all__ = ["DetectorConfig", "FailureDetector", "PrimaryRecord", "View", "ViewId", "is_primary"]
+__all__ = [
+    "Accused",
+    "Announce",
+    "Consult",
+    "Contact",
+    "DetectorConfig",
+    "DiscoveryConfig",
+    "DnsName",
+    "EngineConfig",
+    "FailureDetector",
+    "IpMulticast",
+    "Left",
+    "Membership",
+    "MembershipConfig",
+    "PrimaryRecord",
+    "ProvideState",
+    "SharedDirectory",
+    "StateFailed",
+    "StateReceived",
+    "StaticSeeds",
+    "Suspected",
+    "TransferConfig",
+    "Trusted",
+    "View",
+    "ViewId",
+    "ViewInstalled",
+    "is_primary",
+]

@@ -107,7 +107,7 @@ class FailureDetector:
         """Answer whoever asks, member or not: only the asker knows why it asks."""
         effects = self.heard(source, now)
         if isinstance(frame, AreYouAlive):
-            effects.append(Transmit(source, IAmAlive()))
+            effects.append(Transmit(source, IAmAlive(self._view)))
         return effects
 
     def tick(self, now: int) -> list[Effect]:

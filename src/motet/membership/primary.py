@@ -27,14 +27,19 @@ from motet.core.view import View
 class PrimaryRecord:
     """What one member knows. With a journal it is on disk before the member says that it is ready."""
 
-    last: View | None = None  # the last primary view that this member installed
+    last: View | None = None  # the last primary view that is known to have been installed
     attempts: tuple[View, ...] = ()  # primary views after it that were attempted, oldest first
 
-    def attempted(self, view: View) -> PrimaryRecord:
-        """Call before the member answers that it is ready for `view`."""
-        if not view.is_primary or view in self.attempts:
-            return self
-        return replace(self, attempts=tuple(sorted((*self.attempts, view), key=lambda attempt: attempt.id)))
+    def attempted(self, view: View, counted: PrimaryRecord | None = None) -> PrimaryRecord:
+        """Call before the member answers that it is ready for `view`.
+
+        What the decision counted is recorded with it: a newcomer that knows nothing else would, with others like it,
+        found a second line if all who knew the first one were gone.
+        """
+        known = combined([self, counted]) if counted else self
+        if not view.is_primary or view in known.attempts:
+            return known
+        return replace(known, attempts=_in_order((*known.attempts, view)))
 
     def installed(self, view: View) -> PrimaryRecord:
         """A later primary view settles every attempt before it; a view that is not primary settles nothing."""
@@ -45,6 +50,27 @@ class PrimaryRecord:
     def called_off(self, view: View) -> PrimaryRecord:
         """The coordinator of the attempt says that nobody can have installed it."""
         return replace(self, attempts=tuple(attempt for attempt in self.attempts if attempt != view))
+
+    @property
+    def is_empty(self) -> bool:
+        return self.last is None and not self.attempts
+
+    @property
+    def highest_number(self) -> int:
+        return max((view.id.number for view in (self.last, *self.attempts) if view is not None), default=0)
+
+
+def combined(records: Iterable[PrimaryRecord]) -> PrimaryRecord:
+    """What several members know together: the last one installed, and the attempts after it."""
+    known = list(records)
+    installed = [record.last for record in known if record.last is not None]
+    last = max(installed, key=lambda view: view.id, default=None)
+    attempts = {attempt for record in known for attempt in record.attempts if last is None or attempt.id > last.id}
+    return PrimaryRecord(last, _in_order(attempts))
+
+
+def _in_order(views: Iterable[View]) -> tuple[View, ...]:
+    return tuple(sorted(views, key=lambda view: view.id))
 
 
 def is_primary(
@@ -65,11 +91,8 @@ def is_primary(
 
 def bases(records: Iterable[PrimaryRecord]) -> list[View]:
     """The views that a new primary view must hold a majority of: the last one known, and the attempts after it."""
-    known = list(records)
-    installed = [record.last for record in known if record.last is not None]
-    last = max(installed, key=lambda view: view.id, default=None)
-    attempts = {attempt for record in known for attempt in record.attempts if last is None or attempt.id > last.id}
-    return ([last] if last else []) + sorted(attempts, key=lambda view: view.id)
+    known = combined(records)
+    return [view for view in (known.last, *known.attempts) if view is not None]
 
 
 def _holds_majority(members: Collection[Address], base: View, leavers: Collection[Address]) -> bool:

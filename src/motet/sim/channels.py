@@ -98,7 +98,7 @@ class ChannelsWorld:
             host = self._slots[burst.who]
             messages = [self._payload(host.address, size) for size in burst.sizes]
             if burst.to is None:
-                if len(host.member.view) > 1 or len(self._alive()) == 1:
+                if len(host.member.members) > 1 or len(self._alive()) == 1:
                     host.multicast(messages)
             elif self._slots[burst.to].is_alive:
                 host.send(self._slots[burst.to].address, messages)

@@ -53,7 +53,7 @@ class StreamChecker:
         for event in self.history.events:
             if isinstance(event, ForgotSender):
                 self._forget(event)
-            else:
+            elif isinstance(event, DeliveredBatch):
                 self._deliver(event)
         return self.violations
 

@@ -11,6 +11,7 @@ from hashlib import sha256
 
 from motet.core.effects import Channel
 from motet.core.identity import Address
+from motet.core.view import View, ViewId
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +44,29 @@ class ForgotSender:
     sender: Address
 
 
+@dataclass(frozen=True, slots=True)
+class EnteredView:
+    """From here on, what `member` does happens in `view`; a merge names the views that it came from."""
+
+    at: int
+    member: Address
+    view: View
+    subviews: tuple[View, ...]
+
+
 @dataclass(slots=True)
 class History:
     accepted: dict[Stream, list[bytes]] = field(default_factory=dict)
     failed: dict[Stream, list[tuple[int, int]]] = field(default_factory=dict)  # index ranges, both included
-    events: list[DeliveredBatch | ForgotSender] = field(default_factory=list)
+    events: list[DeliveredBatch | ForgotSender | EnteredView] = field(default_factory=list)
     counted_in: dict[tuple[Address, Address], int] = field(default_factory=dict)
     # (sender, receiver) -> index of the first message accepted after the sender counted the receiver in
     counted_out: set[tuple[Address, Address]] = field(default_factory=set)
     dead: set[Address] = field(default_factory=set)
+    leavers: set[Address] = field(default_factory=set)  # those who asked to leave, whether or not they are gone
+    lacking: set[tuple[Address, ViewId]] = field(default_factory=set)  # who entered a view without the state
+    supplied: dict[ViewId, set[bytes]] = field(default_factory=dict)  # states that went out at the beginning of a view
+    received: dict[tuple[Address, ViewId], bytes] = field(default_factory=dict)  # states that came in
     remembers: bool = True  # whether receivers remember the windows that they drop
 
     def accept(self, stream: Stream, messages: Sequence[bytes]) -> None:

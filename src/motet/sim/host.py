@@ -6,12 +6,13 @@ batch, as a real driver does. The member's clock runs with its own offset and dr
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
 from motet.core.effects import Channel, Effect, SendFailed
-from motet.core.identity import Address
+from motet.core.identity import Address, Endpoint
 from motet.core.units import MICROSECOND
 from motet.errors import BacklogFullError
 from motet.sim.history import DeliveredBatch, ForgotSender, History, Stream
@@ -151,20 +152,31 @@ class Host:
     # Effects, made real
 
     def _perform(self, effects: list[Effect]) -> None:
-        for effect in effects:
-            match effect:
-                case Datagram():
-                    for to in effect.to:
-                        self._transmit(to, effect.data)
-                case Delivered():
-                    self._record_delivery(effect)
-                case SendFailed():
-                    self._record_failure(effect)
-                case _:
-                    self.note(str(effect))
+        pending = deque(effects)
+        while pending:
+            pending.extend(self._make_real(pending.popleft()))
         self.most_held = max(self.most_held, self.member.held_frames)
         self.member._check()
         self._plan_wake()
+
+    def _make_real(self, effect: Effect) -> list[Effect]:
+        """One effect; the answer is what the member says to it, if it is asked something in return."""
+        match effect:
+            case Datagram():
+                for to in effect.to:
+                    self._transmit(self._home(to), effect.data)
+            case Delivered():
+                self._record_delivery(effect)
+            case SendFailed():
+                self._record_failure(effect)
+            case _:
+                self.note(str(effect))
+        return []
+
+    def _home(self, to: Address | Endpoint) -> Address:
+        """Whom the network takes a datagram to. A process that knows its peers by name sends to nobody else."""
+        assert isinstance(to, Address)
+        return to
 
     def _transmit(self, to: Address, data: bytes) -> None:
         world = self._world

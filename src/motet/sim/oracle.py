@@ -84,8 +84,8 @@ class Oracle:
 
     def _install(self, host: Host, digest: dict[Address, int]) -> None:
         """The view at one member. Its own stream counts from here on for everybody whom it now counts in."""
-        view = [m for m in self._members if m in digest or m in host.member.view]
-        gone = [m for m in host.member.view if m not in view]
+        view = [m for m in self._members if m in digest or m in host.member.members]
+        gone = [m for m in host.member.members if m not in view]
         for address in gone:
             self._history.count_out(host.address, address)
         for address in view:

@@ -10,8 +10,13 @@ from itertools import chain
 from motet.errors import ConfigError
 from motet.sim.channels import Outcome, run_channels
 from motet.sim.checkers import violation_of
+from motet.sim.membership import run_membership, run_membership_100
 
-SCENARIOS: dict[str, Callable[..., Outcome]] = {"channels": run_channels}
+SCENARIOS: dict[str, Callable[..., Outcome]] = {
+    "channels": run_channels,
+    "membership": run_membership,
+    "membership-100": run_membership_100,
+}
 _CHUNK = 8  # seeds per task: small enough for a smooth progress bar
 
 

@@ -28,9 +28,13 @@ def describe(frame: Frame) -> str:
     fields = {name: getattr(frame, name) for name in frame.__dataclass_fields__}  # type: ignore[attr-defined]
     if isinstance(frame, UnicastData | MulticastData):
         fields["body"] = _describe_body(frame.body)
-    if "sender" in fields:
+    if isinstance(fields.get("sender"), int):
         fields["sender"] = f"{fields['sender'] >> 48:04x}"
-    return f"{type(frame).__name__}({', '.join(f'{name}={value}' for name, value in fields.items())})"
+    return f"{type(frame).__name__}({', '.join(f'{name}={_in_words(value)}' for name, value in fields.items())})"
+
+
+def _in_words(value: object) -> str:
+    return f"({', '.join(map(_in_words, value))})" if isinstance(value, tuple) else str(value)
 
 
 def _describe_body(body: bytes) -> str:

@@ -1,6 +1,7 @@
 """The sans-IO composition of the machines into one member."""
 
 from motet.stack.config import MemberConfig
-from motet.stack.member import Datagram, Delivered, Member
+from motet.stack.delivery import Delivered
+from motet.stack.member import Announcement, Datagram, Member
 
-__all__ = ["Datagram", "Delivered", "Member", "MemberConfig"]
+__all__ = ["Announcement", "Datagram", "Delivered", "Member", "MemberConfig"]

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field, replace
 
 from motet.core.checks import require_between
 from motet.core.limits import MAX_DATAGRAM_BYTES
+from motet.membership.config import MembershipConfig
 from motet.multicast.config import MulticastConfig
 from motet.unicast.config import UnicastConfig
-from motet.wire.codec import DATA_OVERHEAD
+from motet.wire.codec import CHUNK_OVERHEAD, DATA_OVERHEAD
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,9 +17,12 @@ class MemberConfig:
     frame_bytes: int = 60_000  # one datagram with its headers: large on loopback, MTU-sized on a wide-area network
     unicast: UnicastConfig = field(default_factory=UnicastConfig)
     multicast: MulticastConfig = field(default_factory=MulticastConfig)
+    membership: MembershipConfig | None = None  # None: views are handed to the member
+    state_buffer_bytes: int = 64 << 20  # what a joiner keeps back while it gets the state; beyond it senders wait
 
     def __post_init__(self) -> None:
         require_between("frame_bytes", self.frame_bytes, 256, MAX_DATAGRAM_BYTES)
+        require_between("state_buffer_bytes", self.state_buffer_bytes, 0, 1 << 40)
 
     @property
     def unicast_sized(self) -> UnicastConfig:
@@ -28,3 +32,9 @@ class MemberConfig:
     @property
     def multicast_sized(self) -> MulticastConfig:
         return replace(self.multicast, body_bytes=self.frame_bytes - DATA_OVERHEAD)
+
+    def membership_sized(self, membership: MembershipConfig) -> MembershipConfig:
+        """The settings of membership with chunks of state that fit a datagram."""
+        transfer = membership.transfer
+        chunk_bytes = min(transfer.chunk_bytes, self.frame_bytes - CHUNK_OVERHEAD)
+        return replace(membership, transfer=replace(transfer, chunk_bytes=chunk_bytes))

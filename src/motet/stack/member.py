@@ -1,8 +1,11 @@
 """One member, sans-IO: datagrams in, datagrams and delivered messages out. The driver and the simulator run this class.
 
-The member decodes, finds out who is speaking, hands batches of frames to the machines, and turns their effects into
-datagrams and messages. It decides nothing about protocols. Application messages are split out of their frames here,
-once, at delivery.
+The member decodes, finds out who is speaking, hands batches of frames to the machines, carries effects from one machine
+to the other, and turns what remains into datagrams and messages. It decides nothing about protocols. Application
+messages are split out of their frames here, once, at delivery.
+
+With a `MembershipConfig` the member finds its group by itself: call `start`. Without one, views are handed to it by
+`install_view`, as the simulator's oracle and some tests do.
 """
 
 from __future__ import annotations
@@ -12,54 +15,126 @@ from dataclasses import dataclass
 from random import Random
 
 from motet.core.counters import Count, Counters
-from motet.core.effects import Broadcast, Channel, Deliver, Effect, Frame, Transmit
-from motet.core.identity import NOBODY, Address
+from motet.core.effects import Broadcast, Channel, Deliver, Effect, Frame, Stranded, Transmit
+from motet.core.identity import NOBODY, Address, Endpoint
 from motet.core.serial import SERIAL_MODULUS
+from motet.core.view import View, ViewId
 from motet.errors import MisuseError
+from motet.membership import (
+    Announce,
+    Contact,
+    DnsName,
+    IpMulticast,
+    Membership,
+    PrimaryRecord,
+    SharedDirectory,
+    StateReceived,
+    ViewInstalled,
+)
+from motet.membership.machine import FRAMES as MEMBERSHIP_FRAMES
+from motet.membership.machine import GREETINGS
 from motet.multicast import Multicast
 from motet.multicast.machine import FRAMES as MULTICAST_FRAMES
 from motet.stack.config import MemberConfig
+from motet.stack.delivery import Delivery
 from motet.unicast import Unicast
 from motet.unicast.machine import FRAMES as UNICAST_FRAMES
 from motet.wire.codec import Envelope, decode, encode, group_id
-from motet.wire.reassembler import Reassembler
 
-CHANNEL_FRAMES = UNICAST_FRAMES + MULTICAST_FRAMES
+Handler = Callable[[Address, Sequence[Frame], int], list[Effect]]
 
 
 @dataclass(frozen=True, slots=True)
 class Datagram(Effect):
     """Bytes to put on the network, the same for every receiver."""
 
-    to: tuple[Address, ...]
+    to: tuple[Address | Endpoint, ...]
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Delivered(Effect):
-    """Messages of one sender, in order, for the application."""
+class Announcement(Effect):
+    """Bytes for an IP multicast group."""
 
-    channel: Channel
-    sender: Address
-    messages: tuple[bytes, ...]
+    to: IpMulticast
+    data: bytes
 
 
 class Member:
-    def __init__(self, address: Address, group: str, config: MemberConfig, rng: Random) -> None:
+    def __init__(
+        self,
+        address: Address,
+        group: str,
+        config: MemberConfig,
+        rng: Random,
+        record: PrimaryRecord | None = None,
+    ) -> None:
         self.address = address
         self.counters = Counters()
         self.unicast = Unicast(address, config.unicast_sized, self.counters, rng.randrange(SERIAL_MODULUS))
         self.multicast = Multicast(address, config.multicast_sized, self.counters)
+        self.members: tuple[Address, ...] = (address,)
         self._group = group_id(group)
         self._known: dict[int, Address] = {address.incarnation: address}
-        self._view: tuple[Address, ...] = (address,)
-        self._reassemblers: dict[tuple[Channel, Address], Reassembler] = {}
+        self._delivery = Delivery(config.state_buffer_bytes, self.counters)
+        self._is_held = False
+        self._lacks_state = False  # as of the last view or state that was handed up
+        self._membership: Membership | None = None
+        if config.membership is not None:
+            settings = config.membership_sized(config.membership)
+            self._membership = Membership(address, self.multicast, settings, self.counters, rng, record)
 
-    @property
-    def view(self) -> tuple[Address, ...]:
-        return self._view
+    # What the application asks for
 
-    # What the application and membership ask for
+    def start(self, now: int) -> list[Effect]:
+        """Look for the group; a view of our own comes first, and the group's follows."""
+        return self._perform(self.membership.start(now), now)
+
+    def send(self, to: Address, messages: Sequence[bytes], now: int) -> list[Effect]:
+        return self._perform(self.unicast.send(to, messages, now), now)
+
+    def multicast_messages(self, messages: Sequence[bytes], now: int) -> list[Effect]:
+        return self._perform(self.multicast.send(messages, now), now)
+
+    def sync(self, peer: Address, now: int) -> list[Effect]:
+        return self._perform(self.unicast.sync(peer, now), now)
+
+    def close(self, peer: Address, now: int) -> list[Effect]:
+        """Begin to close the unicast connections with `peer`; what is unacked is flushed first."""
+        return self._perform(self.unicast.close(peer, now), now)
+
+    def close_receiver(self, peer: Address, now: int, *, remember: bool = True) -> list[Effect]:
+        """Drop the unicast receive window for `peer`; if it goes on sending, a SYNC brings the two in step again."""
+        return self._perform(self.unicast.close_receiver(peer, now, remember=remember), now)
+
+    def hold(self) -> None:
+        """The application is not ready for more: deliver nothing, and let the windows push back on the senders."""
+        self._is_held = True
+        self.unicast.hold()
+        self.multicast.hold()
+
+    def release(self, now: int) -> list[Effect]:
+        self._is_held = False
+        effects = self.unicast.release(now)
+        if not self._delivery.is_full:
+            effects += self.multicast.release(now)
+        return self._perform(effects, now)
+
+    def leave(self, now: int) -> list[Effect]:
+        """Sends that wait end with an error. With membership the effect `Left` tells when the others have let us go."""
+        effects = self.multicast.leave(now)
+        if self._membership is not None:
+            effects += self._membership.leave(now)
+        return self._perform(effects, now)
+
+    def supply_state(self, view: ViewId, data: bytes, is_last: bool, now: int) -> list[Effect]:
+        """The application's answer to `ProvideState`, in as many pieces as it likes."""
+        return self._perform(self.membership.supply_state(view, data, is_last, now), now)
+
+    def refuse_state(self, view: ViewId, reason: str, now: int) -> list[Effect]:
+        return self._perform(self.membership.refuse_state(view, reason, now), now)
+
+    # Views that are handed to us
 
     def learn(self, address: Address) -> None:
         """Whoever is introduced can be heard; frames of anybody else are dropped."""
@@ -67,51 +142,14 @@ class Member:
 
     def forget(self, address: Address, now: int) -> list[Effect]:
         """The process is gone for good: release whoever waits for it, and drop what is kept of it."""
-        if address == self.address or address in self._view:
+        if address == self.address or address in self.members:
             raise MisuseError(f"{address} is in the view; install a view without it first")
-        self._known.pop(address.incarnation, None)
-        self.multicast.forget(address)
-        effects = self._perform(self.unicast.remove(address, now))
-        for channel in Channel:
-            self._reassemblers.pop((channel, address), None)
-        return effects
-
-    def send(self, to: Address, messages: Sequence[bytes], now: int) -> list[Effect]:
-        return self._perform(self.unicast.send(to, messages, now))
-
-    def multicast_messages(self, messages: Sequence[bytes], now: int) -> list[Effect]:
-        return self._perform(self.multicast.send(messages, now))
+        return self._perform(self._part_with(address, now), now)
 
     def install_view(self, members: Sequence[Address], digest: Mapping[Address, int], now: int) -> list[Effect]:
         effects = self.multicast.install_view(members, digest, now)
-        self._view = tuple(members)
-        for address in members:
-            self.learn(address)
-        for key in [key for key in self._reassemblers if key[0] is Channel.MULTICAST and key[1] not in members]:
-            del self._reassemblers[key]
-        return self._perform(effects)
-
-    def sync(self, peer: Address, now: int) -> list[Effect]:
-        return self._perform(self.unicast.sync(peer, now))
-
-    def close(self, peer: Address, now: int) -> list[Effect]:
-        """Begin to close the unicast connections with `peer`; what is unacked is flushed first."""
-        return self._perform(self.unicast.close(peer, now))
-
-    def close_receiver(self, peer: Address, now: int, *, remember: bool = True) -> list[Effect]:
-        """Drop the unicast receive window for `peer`; if it goes on sending, a SYNC brings the two in step again."""
-        return self._perform(self.unicast.close_receiver(peer, now, remember=remember))
-
-    def hold(self) -> None:
-        """The application is not ready for more: deliver nothing, and let the windows push back on the senders."""
-        self.unicast.hold()
-        self.multicast.hold()
-
-    def release(self, now: int) -> list[Effect]:
-        return self._perform(self.unicast.release(now) + self.multicast.release(now))
-
-    def leave(self, now: int) -> list[Effect]:
-        return self._perform(self.multicast.leave(now))
+        self._change_members(members)
+        return self._perform(effects, now)
 
     # What the driver brings
 
@@ -119,83 +157,202 @@ class Member:
         """All datagrams of one wake-up; runs of frames of one peer for one machine are handled as one batch."""
         effects: list[Effect] = []
         batch: list[Frame] = []
-        previous: tuple[Address, bool] | None = None
+        previous: tuple[Address, Handler] | None = None
         for datagram in datagrams:
-            admitted = self._admit(datagram)
+            admitted = self._admit(datagram, now)
             if admitted is None:
                 continue
             source, frame = admitted
-            key = (source, isinstance(frame, MULTICAST_FRAMES))
+            key = (source, self._handler(frame))
             if key != previous and previous is not None:
-                effects += self._machine(previous[1])(previous[0], batch, now)
+                effects += self._perform(previous[1](previous[0], batch, now), now)
                 batch = []
             previous = key
             batch.append(frame)
         if previous is not None:
-            effects += self._machine(previous[1])(previous[0], batch, now)
-        return self._perform(effects)
+            effects += self._perform(previous[1](previous[0], batch, now), now)
+        return effects
+
+    def found(self, source: DnsName | SharedDirectory, endpoints: Sequence[Endpoint], now: int) -> list[Effect]:
+        """The driver's answer to `Consult`."""
+        return self._perform(self.membership.found(source, endpoints, now), now)
 
     def tick(self, now: int) -> list[Effect]:
-        return self._perform(self.unicast.tick(now) + self.multicast.tick(now))
+        effects = self.unicast.tick(now) + self.multicast.tick(now)
+        if self._membership is not None:
+            effects += self._membership.tick(now)
+        return self._perform(effects, now)
 
     def next_deadline(self) -> int | None:
-        deadlines = (self.unicast.next_deadline(), self.multicast.next_deadline())
+        deadlines = [self.unicast.next_deadline(), self.multicast.next_deadline()]
+        if self._membership is not None:
+            deadlines.append(self._membership.next_deadline())
         return min((due for due in deadlines if due is not None), default=None)
 
-    def _admit(self, datagram: bytes) -> tuple[Address, Frame] | None:
+    # What others may look at
+
+    @property
+    def membership(self) -> Membership:
+        if self._membership is None:
+            raise MisuseError("this member has no membership: give its MemberConfig a MembershipConfig")
+        return self._membership
+
+    @property
+    def view(self) -> View:
+        return self.membership.view
+
+    @property
+    def record(self) -> PrimaryRecord:
+        return self.membership.record
+
+    @property
+    def is_settled(self) -> bool:
+        """No view change is under way, as far as this member knows."""
+        return self.membership.is_settled
+
+    @property
+    def held_frames(self) -> int:
+        return self.unicast.held_frames + self.multicast.held_frames
+
+    # Frames
+
+    def _admit(self, datagram: bytes, now: int) -> tuple[Address, Frame] | None:
         envelope = decode(self._group, datagram)
         if not isinstance(envelope, Envelope):
             self.counters[Count.DATAGRAM_REJECTED] += 1
             return None
         if envelope.destination not in (NOBODY, self.address.incarnation):
             self.counters[Count.NOT_FOR_US] += 1
+            if self._membership is not None:
+                self._membership.heard_of_past(now)
             return None
-        source = self._known.get(envelope.source)
+        if self._membership is not None and isinstance(envelope.frame, GREETINGS):
+            return self._introduced(envelope, envelope.frame.sender)
+        source = self._source(envelope.source)
         if source is None:
             self.counters[Count.SOURCE_UNKNOWN] += 1
             return None
-        if not isinstance(envelope.frame, CHANNEL_FRAMES):
-            self.counters[Count.FRAME_MISPLACED] += 1  # of membership, which this member does not run yet
-            return None
         return source, envelope.frame
 
-    def _machine(self, is_multicast: bool) -> Callable[[Address, Sequence[Frame], int], list[Effect]]:
-        return self.multicast.receive if is_multicast else self.unicast.receive
+    def _introduced(self, envelope: Envelope, sender: Address) -> tuple[Address, Frame] | None:
+        """A greeting says who its sender is; it must be the one that the datagram says."""
+        if sender.incarnation != envelope.source or sender == self.address:
+            self.counters[Count.FRAME_MISPLACED] += 1
+            return None
+        return sender, envelope.frame
 
-    # Effects of the machines, made concrete
+    def _source(self, incarnation: int) -> Address | None:
+        known = self._known.get(incarnation)
+        return known or (self._membership.known(incarnation) if self._membership is not None else None)
 
-    def _perform(self, effects: list[Effect]) -> list[Effect]:
-        return [made for effect in effects if (made := self._make_concrete(effect)) is not None]
+    def _handler(self, frame: Frame) -> Handler:
+        if isinstance(frame, MULTICAST_FRAMES):
+            return self._receive_multicast
+        return self._receive_unicast if isinstance(frame, UNICAST_FRAMES) else self._receive_membership
 
-    def _make_concrete(self, effect: Effect) -> Effect | None:
+    def _receive_multicast(self, source: Address, frames: Sequence[Frame], now: int) -> list[Effect]:
+        effects = self.multicast.receive(source, frames, now)
+        if self._membership is not None:
+            effects += self._membership.heard(source, now)
+            effects += self._membership.progressed(now)
+        return effects
+
+    def _receive_unicast(self, source: Address, frames: Sequence[Frame], now: int) -> list[Effect]:
+        effects = self.unicast.receive(source, frames, now)
+        return effects + self._membership.heard(source, now) if self._membership is not None else effects
+
+    def _receive_membership(self, source: Address, frames: Sequence[Frame], now: int) -> list[Effect]:
+        effects: list[Effect] = []
+        for frame in frames:
+            if self._membership is None:
+                self.counters[Count.FRAME_MISPLACED] += 1
+            elif isinstance(frame, GREETINGS):
+                effects += self._membership.greet(frame, now)
+            elif isinstance(frame, MEMBERSHIP_FRAMES):
+                effects += self._membership.receive(source, frame, now)
+        return effects
+
+    # Effects of the machines, carried on or made concrete
+
+    def _perform(self, effects: list[Effect], now: int) -> list[Effect]:
+        made: list[Effect] = []
+        for effect in effects:
+            made += self._make_concrete(effect, now)
+        return made
+
+    def _make_concrete(self, effect: Effect, now: int) -> list[Effect]:
         match effect:
             case Transmit():
-                data = encode(self._group, self.address.incarnation, effect.to.incarnation, effect.frame)
-                return Datagram((effect.to,), data)
+                return [Datagram((effect.to,), self._encoded(effect.to.incarnation, effect.frame))]
             case Broadcast():
-                others = tuple(member for member in self._view if member != self.address)
-                if not others:
-                    return None
-                return Datagram(others, encode(self._group, self.address.incarnation, NOBODY, effect.frame))
+                return self._broadcast(effect.frame, now)
             case Deliver():
-                return self._unpack(effect)
-        return effect
+                return self._deliver(effect)
+            case Contact():
+                return [Datagram((effect.to,), self._encoded(NOBODY, effect.frame))]
+            case Announce():
+                return [Announcement(effect.source, self._encoded(NOBODY, effect.frame))]
+            case ViewInstalled():
+                return self._enter_view(effect, now)
+            case StateReceived():
+                return [effect, *(self._release_held(now) if effect.is_last else [])]
+            case Stranded() if self._membership is not None:
+                return [effect, *self._perform(self._membership.stranded(effect.sender, now), now)]
+        return [effect]
 
-    def _unpack(self, effect: Deliver) -> Delivered | None:
-        key = (effect.channel, effect.sender)
-        reassembler = self._reassemblers.get(key)
-        if reassembler is None:
-            reassembler = self._reassemblers[key] = Reassembler()
-        messages = reassembler.take(effect.first, effect.bodies)
-        if reassembler.incoherent:
-            self.counters[Count.BODY_INCOHERENT] += reassembler.incoherent
-            reassembler.incoherent = 0
-        return Delivered(effect.channel, effect.sender, messages) if messages else None
+    def _encoded(self, destination: int, frame: Frame) -> bytes:
+        return encode(self._group, self.address.incarnation, destination, frame)
 
-    @property
-    def held_frames(self) -> int:
-        return self.unicast.held_frames + self.multicast.held_frames
+    def _broadcast(self, frame: Frame, now: int) -> list[Effect]:
+        others = tuple(member for member in self.members if member != self.address)
+        if not others:
+            return []
+        if self._membership is not None:
+            self._membership.spoke(now)
+        return [Datagram(others, self._encoded(NOBODY, frame))]
+
+    def _deliver(self, effect: Deliver) -> list[Effect]:
+        keep_back = self._lacks_state and effect.channel is Channel.MULTICAST
+        delivered = self._delivery.take(effect, keep_back=keep_back)
+        if self._delivery.is_full:
+            self.multicast.hold()
+        return delivered
+
+    def _release_held(self, now: int) -> list[Effect]:
+        """The state is here: what was delivered since follows it."""
+        self._lacks_state, was_full = False, self._delivery.is_full
+        released: list[Effect] = list(self._delivery.release())
+        return released + (self._perform(self.multicast.release(now), now) if was_full and not self._is_held else [])
+
+    # Views
+
+    def _enter_view(self, installed: ViewInstalled, now: int) -> list[Effect]:
+        """Whoever is not in the view any more is gone, as far as unicast is concerned, until it comes back."""
+        gone = [member for member in self.members if member not in installed.view]
+        self._delivery.forget_kept()  # the state that comes with the view has it all
+        self._lacks_state = 0 < len(installed.lacking) < len(installed.view.members) and (
+            self.address.incarnation in installed.lacking
+        )
+        self._change_members(installed.view.members)
+        effects = [effect for member in gone for effect in self._part_with(member, now)]
+        return [installed, *self._perform(effects, now)]
+
+    def _change_members(self, members: Sequence[Address]) -> None:
+        self.members = tuple(members)
+        for address in members:
+            self.learn(address)
+        self._delivery.retain(Channel.MULTICAST, members)
+
+    def _part_with(self, address: Address, now: int) -> list[Effect]:
+        self._known.pop(address.incarnation, None)
+        self.multicast.forget(address)
+        effects = self.unicast.remove(address, now)
+        self._delivery.drop(address)
+        return effects
 
     def _check(self) -> None:
         self.unicast._check()
         self.multicast._check()
+        if self._membership is not None:
+            self._membership._check()
+            assert self.members == self._membership.view.members or self._membership.has_left

@@ -175,13 +175,13 @@ _KINDS: dict[type[Frame], _Kind] = {
     MulticastXmitRequest: _Kind(18, _U64, "ranges", 1, MulticastXmitRequest, lambda f: (f.sender,)),
     Highest: _Kind(19, _TWO_U64, "none", 0, Highest, lambda f: (f.seqno, f.stable)),
     AreYouAlive: _Kind(33, _NOTHING, "none", 0, AreYouAlive, lambda f: ()),
-    IAmAlive: _Kind(34, _NOTHING, "none", 0, IAmAlive, lambda f: ()),
     Purged: _Kind(20, _TWO_U64, "none", 1, Purged, lambda f: (f.sender, f.low)),
 }
 # Frames whose fields nest. Their numbers are of the same series.
 _RECORD = (optional(VIEW), listed(VIEW))
 _CONTROL: dict[type[Frame], tuple[int, tuple[Field[Any], ...]]] = {
     Heartbeat: (32, (VIEW_ID,)),
+    IAmAlive: (34, (VIEW_ID,)),
     Prepare: (40, (VIEW_ID, BALLOT, listed(ADDRESS))),
     Prepared: (41, (VIEW_ID, BALLOT, QUADS, *_RECORD, STATE_NEED, optional(DECISION))),
     CutTo: (42, (VIEW_ID, BALLOT, DECISION, *_RECORD)),
@@ -212,6 +212,7 @@ _BY_NUMBER: dict[int, _Kind] = {kind.number: kind for kind in _KINDS.values()}
 
 # What a data frame needs beside its body; the body gets the rest of `frame_bytes`.
 DATA_OVERHEAD = HEADER.size + max(kind.fields.size for kind in _KINDS.values() if kind.tail == "body")
+CHUNK_OVERHEAD = HEADER.size + 29  # beside the data of a STATE_CHUNK: view id, index, flag, length
 
 
 def encode(group: int, source: int, destination: int, frame: Frame) -> bytes:

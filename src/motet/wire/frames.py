@@ -115,7 +115,7 @@ class AreYouAlive(Frame):
 
 @dataclass(frozen=True, slots=True)
 class IAmAlive(Frame):
-    pass
+    view: ViewId = NO_VIEW
 
 
 Pairs = tuple[tuple[int, int], ...]

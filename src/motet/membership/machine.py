@@ -1,0 +1,402 @@
+"""Membership as one machine: discovery finds, the detector doubts, the engine changes views, state is carried over.
+
+    another view is found, and we should lead    -> after gather_ns the engine merges it with ours
+    another view is found, and it should lead    -> it has patience_ns to do so
+    a suspect, a member that lives in another view, one whose process restarted, one that others cannot hear
+                                                 -> the engine does without it
+    nobody ever was in a primary view, enough
+    seeds are here, nobody else is heard         -> the view is made primary: the group is founded
+
+Invariant: the detector watches exactly the members of the engine's view, and discovery knows that view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+from motet.core.counters import Count, Counters
+from motet.core.effects import Effect, Frame, Transmit
+from motet.core.identity import Address, Endpoint
+from motet.core.view import NO_VIEW, View, ViewId, ViewSummary
+from motet.membership.config import MembershipConfig
+from motet.membership.detector import MOST_UNTOLD, FailureDetector, Suspected, Trusted
+from motet.membership.discovery import Discovery, DnsName, SharedDirectory
+from motet.membership.engine import FRAMES as ENGINE_FRAMES
+from motet.membership.engine import Flushed, MergeFailed, Surroundings, ViewEngine, ViewInstalled
+from motet.membership.primary import PrimaryRecord
+from motet.membership.transfer import StateTransfer
+from motet.wire.frames import (
+    AreYouAlive,
+    Heartbeat,
+    Hello,
+    HelloBack,
+    IAmAlive,
+    StateChunk,
+    StateNeed,
+    StateRefusal,
+    StateRequest,
+    Suspicion,
+)
+
+DETECTOR_FRAMES = (Heartbeat, AreYouAlive, IAmAlive)
+TRANSFER_FRAMES = (StateRequest, StateChunk, StateRefusal)
+FRAMES = (*DETECTOR_FRAMES, *ENGINE_FRAMES, *TRANSFER_FRAMES, Suspicion)
+GREETINGS = (Hello, HelloBack)  # they introduce their sender, so they may come from anybody
+MOST_SHUNNED = 1024
+
+
+class Membership(Surroundings):
+    def __init__(
+        self,
+        local: Address,
+        channel: Flushed,
+        config: MembershipConfig,
+        counters: Counters,
+        rng: Random,
+        record: PrimaryRecord | None = None,
+    ) -> None:
+        alone = View(ViewId(1, local.incarnation), (local,), is_primary=config.engine.partitions == "all")
+        self._local = local
+        self._config = config
+        self._counters = counters
+        self._rng = rng
+        self._detector = FailureDetector(local, config.detector)
+        self._discovery = Discovery(local, config.discovery, rng)
+        self._transfer = StateTransfer(local, config.transfer, counters)
+        self._engine = ViewEngine(local, alone, channel, config.engine, counters, record or PrimaryRecord(), self)
+        self._now = 0
+        self._started_at: int | None = None
+        self._distrusted: tuple[Address, ...] = ()  # what the engine was last told
+        self._elsewhere: dict[Address, int] = {}  # members that speak of another view than ours, since when
+        self._reports: dict[tuple[Address, Address], tuple[int, int]] = {}  # (who, cannot hear whom): first, last told
+        self._report_at: int | None = None
+        self._sighted_at: int | None = None  # when we first saw a view that we could merge with
+        self._shunned: dict[Address, int] = {}  # coordinators that we leave alone until then
+        self._past_heard_at: int | None = None  # somebody spoke to an earlier life of ours: a group exists
+
+    # What the application asks for
+
+    def start(self, now: int) -> list[Effect]:
+        self._started_at = now
+        self._discovery.begin(self.view, now)
+        return self._settle([], now)
+
+    def leave(self, now: int) -> list[Effect]:
+        return self._settle(self._engine.leave(now), now)
+
+    def found(self, source: DnsName | SharedDirectory, endpoints: Sequence[Endpoint], now: int) -> list[Effect]:
+        """The answer to `Consult`."""
+        return self._settle(self._discovery.found(source, endpoints, now), now)
+
+    def supply_state(self, view: ViewId, data: bytes, is_last: bool, now: int) -> list[Effect]:
+        """The answer to `ProvideState`, in as many pieces as the application likes."""
+        return self._settle(self._transfer.supply(view, data, is_last, now), now)
+
+    def refuse_state(self, view: ViewId, reason: str, now: int) -> list[Effect]:
+        return self._settle(self._transfer.refuse(view, reason, now), now)
+
+    # What the channels tell
+
+    def heard(self, source: Address, now: int) -> list[Effect]:
+        """Any frame of a member is a sign of life."""
+        effects = self._detector.heard(source, now)
+        return self._settle(effects, now) if effects else []
+
+    def spoke(self, now: int) -> None:
+        self._detector.spoke(now)
+
+    def progressed(self, now: int) -> list[Effect]:
+        """The channel may have got what a flush was waiting for."""
+        return self._settle(self._engine.progressed(now), now) if self._engine.is_frozen else []
+
+    def stranded(self, sender: Address, now: int) -> list[Effect]:
+        """A member has purged what we still miss: it does not count us in, so it is in another view."""
+        self._elsewhere.setdefault(sender, now)
+        return self._settle([], now)
+
+    def heard_of_past(self, now: int) -> None:
+        self._past_heard_at = now
+
+    # What the network and the clock bring
+
+    def greet(self, frame: Hello | HelloBack, now: int) -> list[Effect]:
+        discovery = self._discovery
+        effects = discovery.hello(frame, now) if isinstance(frame, Hello) else discovery.hello_back(frame, now)
+        if frame.sender in self.view:
+            effects += self._compare(frame.sender, frame.view.id, now)
+        return self._settle(effects, now)
+
+    def receive(self, source: Address, frame: Frame, now: int) -> list[Effect]:
+        effects = self._detector.heard(source, now)
+        if isinstance(frame, DETECTOR_FRAMES):
+            effects += self._on_sign_of_life(source, frame, now)
+        elif isinstance(frame, Suspicion):
+            effects += self._on_suspicion(frame, now)
+        elif isinstance(frame, TRANSFER_FRAMES):
+            effects += self._transfer.receive(source, frame, now)
+        else:
+            effects += self._engine.receive(source, frame, now)
+        return self._settle(effects, now)
+
+    def tick(self, now: int) -> list[Effect]:
+        self._now = now
+        effects = self._detector.tick(now)
+        effects += self._discovery.tick(now)
+        effects += self._engine.tick(now)
+        effects += self._transfer.tick(now)
+        effects += self._report(now)
+        return self._settle(effects, now)
+
+    def next_deadline(self) -> int | None:
+        parts = (self._detector, self._discovery, self._engine, self._transfer)
+        own = (self._merge_due(), self._founding_due(), self._report_due(), self._elsewhere_due())
+        deadlines = [*(part.next_deadline() for part in parts), *own]
+        return min((due for due in deadlines if due is not None), default=None)
+
+    # What others may look at
+
+    @property
+    def view(self) -> View:
+        return self._engine.view
+
+    @property
+    def record(self) -> PrimaryRecord:
+        return self._engine.record
+
+    @property
+    def has_left(self) -> bool:
+        return self._engine.has_left
+
+    @property
+    def is_settled(self) -> bool:
+        """No view change is under way, as far as we know, and nobody is doubted."""
+        return self._engine.is_idle and not self._distrusted
+
+    @property
+    def is_waiting_for_state(self) -> bool:
+        return self._transfer.is_waiting
+
+    @property
+    def suspects(self) -> tuple[Address, ...]:
+        return self._detector.suspects
+
+    def known(self, incarnation: int) -> Address | None:
+        return self._discovery.known(incarnation)
+
+    # What the engine asks
+
+    @property
+    def need(self) -> StateNeed:
+        return self._transfer.need
+
+    def may_found(self, members: Sequence[Address]) -> bool:
+        """With seeds, a majority of them must be in: two halves of a group that starts cannot both have that.
+
+        Without seeds nothing but silence tells that there is no group yet.
+        """
+        counts_strangers = not self._config.seeds
+        return self._has_founders(members) and self._now >= self._quiet_from(counts_strangers=counts_strangers)
+
+    def _has_founders(self, members: Sequence[Address]) -> bool:
+        seeds, here = self._config.seeds, {member.endpoint for member in members}
+        is_enough = not seeds or 2 * sum(seed in here for seed in seeds) > len(seeds)
+        return self._config.founds and self._started_at is not None and is_enough
+
+    def _quiet_from(self, *, counts_strangers: bool) -> int:
+        """When silence will have lasted for found_ns."""
+        heard = (self._started_at, self._past_heard_at, self._discovery.heard_foreign_at if counts_strangers else None)
+        return max(at for at in heard if at is not None) + self._config.found_ns
+
+    # Effects of the parts, for one another
+
+    def _settle(self, effects: list[Effect], now: int) -> list[Effect]:
+        """Carry effects between the parts until nothing changes; what remains is for the outside."""
+        self._now = now
+        out: list[Effect] = []
+        pending = effects
+        while pending:
+            for effect in pending:
+                out += self._digest(effect, now)
+            pending = self._review(now)
+        out += self._follow_up(now)
+        return out
+
+    def _digest(self, effect: Effect, now: int) -> list[Effect]:
+        match effect:
+            case ViewInstalled():
+                return [effect, *self._begin_view(effect, now)]
+            case MergeFailed():
+                self._back_off(effect.coordinators, now)
+                return []
+            case Suspected() | Trusted():
+                return [effect]  # `_review` looks at the detector itself
+            case Transmit() if effect.to == self._local:
+                return self.receive(self._local, effect.frame, now)
+        return [effect]
+
+    def _begin_view(self, installed: ViewInstalled, now: int) -> list[Effect]:
+        self._elsewhere.clear()
+        self._reports.clear()
+        self._report_at = self._sighted_at = None
+        self._detector.watch(installed.view.members, now, installed.view.id)
+        self._discovery.begin(installed.view, now)
+        return self._transfer.begin_view(installed.view, installed.lacking, now)
+
+    def _review(self, now: int) -> list[Effect]:
+        """Tell the engine whom we distrust, if that has changed."""
+        out = {*self._detector.suspects, *self._discovery.replaced, *self._reported(now)}
+        out |= {member for member, since in self._elsewhere.items() if now >= since + self._elsewhere_ns}
+        distrusted = tuple(member for member in self.view.members if member in out and member != self._local)
+        if distrusted == self._distrusted:
+            return []
+        self._distrusted = distrusted
+        return self._engine.suspect(distrusted, now)
+
+    def _follow_up(self, now: int) -> list[Effect]:
+        """What is due now that all has settled: to probe for others, to merge with them, to found."""
+        if self._engine.acting_coordinator == self._local and not self.has_left:
+            self._discovery.activate(now)
+        else:
+            self._discovery.deactivate()
+        effects = self._merge(now) + self._found(now)
+        return self._settle(effects, now) if effects else []
+
+    # Members that are somewhere else
+
+    @property
+    def _elsewhere_ns(self) -> int:
+        """A COMMIT that is under way may take so long, and a busy member tells its view only so often."""
+        return 2 * self._config.engine.answer_ns + MOST_UNTOLD * self._config.detector.heartbeat_ns
+
+    def _elsewhere_due(self) -> int | None:
+        waiting = [since + self._elsewhere_ns for member, since in self._elsewhere.items()]
+        ahead = [due for due in waiting if due > self._now]
+        return min(ahead, default=None)
+
+    def _on_sign_of_life(self, source: Address, frame: Heartbeat | AreYouAlive | IAmAlive, now: int) -> list[Effect]:
+        effects = self._detector.receive(source, frame, now)
+        return effects if isinstance(frame, AreYouAlive) else effects + self._compare(source, frame.view, now)
+
+    def _compare(self, source: Address, view: ViewId, now: int) -> list[Effect]:
+        """Somebody tells its view. A member that is in another one gets a chance to catch up, or to let us do so."""
+        if view == self.view.id:
+            self._elsewhere.pop(source, None)
+        if view in (self.view.id, NO_VIEW) or source == self._local:
+            return []
+        if source not in self.view:
+            return self._discovery.notice(source, now) + self._engine.noticed(source, view, now)
+        doubted: list[Effect] = [] if source in self._elsewhere else [Transmit(source, AreYouAlive())]
+        self._elsewhere.setdefault(source, now)
+        return doubted + self._engine.noticed(source, view, now)
+
+    # Suspicions of members that are not coordinator
+
+    def _report_due(self) -> int | None:
+        return self._report_at if self._detector.suspects else None
+
+    def _report(self, now: int) -> list[Effect]:
+        """The coordinator may hear those whom we do not; it has to decide between us."""
+        suspects, coordinator = self._detector.suspects, self._engine.acting_coordinator
+        if not suspects or (self._report_at is not None and now < self._report_at):
+            return []
+        self._report_at = now + self._config.detector.heartbeat_ns
+        if coordinator is None or coordinator == self._local:
+            return []
+        named = tuple(suspect.incarnation for suspect in suspects)
+        return [Transmit(coordinator, Suspicion(self.view.id, self._local.incarnation, named))]
+
+    def _on_suspicion(self, frame: Suspicion, now: int) -> list[Effect]:
+        if frame.view != self.view.id:
+            self._counters[Count.FRAME_MISPLACED] += 1
+            return []
+        coordinator = self._engine.acting_coordinator
+        if coordinator is not None and coordinator != self._local:
+            return [Transmit(coordinator, frame)]  # more senior than we are, so it goes nowhere in circles
+        named = {member.incarnation: member for member in self.view.members}
+        reporter = named.get(frame.reporter)
+        for suspect in (named[incarnation] for incarnation in frame.suspects if incarnation in named):
+            if reporter is not None and reporter != suspect:
+                first, _ = self._reports.get((reporter, suspect), (now, now))
+                self._reports[reporter, suspect] = (first, now)
+        return []
+
+    def _reported(self, now: int) -> list[Address]:
+        """Of two that cannot hear each other for longer than a crash takes to be noticed, the junior has to go."""
+        detector = self._config.detector
+        grace_ns = detector.suspect_ns + detector.verify_ns + 2 * detector.heartbeat_ns
+        order = {member: index for index, member in enumerate(self.view.members)}
+        lasting = [
+            pair
+            for pair, (first, last) in self._reports.items()
+            if now - first >= grace_ns and now - last <= 3 * detector.heartbeat_ns
+        ]
+        return [max(pair, key=lambda member: order.get(member, 0)) for pair in lasting]
+
+    # Merge
+
+    def _foreign(self, now: int) -> list[ViewSummary]:
+        """Views that we could merge with: their coordinators answer, and we have no reason to leave them alone."""
+        if not self._engine.is_idle or self._engine.acting_coordinator != self._local or self._distrusted:
+            return []
+        found = self._discovery.foreign(now)
+        return [summary for summary in found if now >= self._shunned.get(summary.coordinator, 0)]
+
+    def _merge_due(self) -> int | None:
+        foreign = self._foreign(self._now)
+        if not foreign or self._sighted_at is None:
+            return None
+        ours = _rank(self.view.summary)
+        is_leader = all(ours > _rank(summary) for summary in foreign)
+        return self._sighted_at + (self._config.gather_ns if is_leader else self._config.patience_ns)
+
+    def _merge(self, now: int) -> list[Effect]:
+        foreign = self._foreign(now)
+        if not foreign:
+            self._sighted_at = None
+            return []
+        if self._sighted_at is None:
+            self._sighted_at = now
+        due = self._merge_due()
+        if due is None or now < due:
+            return []
+        self._sighted_at = None
+        chosen = [summary.coordinator for summary in foreign][: self._config.most_parts - 1]
+        return self._engine.lead_merge(chosen, now)
+
+    def _back_off(self, coordinators: Sequence[Address], now: int) -> None:
+        """Leave them alone for a while, each for another one: two who met once would meet again."""
+        for coordinator in coordinators:
+            self._discovery.forget(coordinator)
+            self._shunned.pop(coordinator, None)
+            self._shunned[coordinator] = now + self._config.gather_ns + self._rng.randrange(self._config.patience_ns)
+            if len(self._shunned) > MOST_SHUNNED:
+                del self._shunned[next(iter(self._shunned))]
+
+    # Founding
+
+    def _founding_due(self) -> int | None:
+        """When the view that we coordinate may be made primary, though its members stay the same."""
+        is_ours = self._engine.is_idle and self._engine.acting_coordinator == self._local
+        if not is_ours or self.view.is_primary or not self.record.is_empty or self._started_at is None:
+            return None
+        if quorum := self._config.engine.static_quorum:
+            return self._started_at if len(self.view.members) >= quorum else None
+        return self._quiet_from(counts_strangers=True) if self._has_founders(self.view.members) else None
+
+    def _found(self, now: int) -> list[Effect]:
+        due = self._founding_due()
+        return self._engine.found(now) if due is not None and now >= due else []
+
+    def _check(self) -> None:
+        self._detector._check()
+        self._discovery._check()
+        self._engine._check()
+        self._transfer._check()
+        assert len(self._reports) <= len(self.view.members) ** 2
+        assert all(member in self.view for member in self._elsewhere)
+
+
+def _rank(summary: ViewSummary) -> tuple[bool, int, int]:
+    """Who leads a merge: the part that continues the log, then the largest; of two that are alike, either."""
+    return (summary.is_primary, summary.size, -summary.coordinator.incarnation)

@@ -1,0 +1,186 @@
+"""The merge leader: brings several views, each with its own coordinator, into one (seed `merge.txt`).
+
+    GATHERING   MERGE_REQ to every coordinator; each prepares its own part and answers with its aggregated digests
+    AGREEING    MERGE_VIEW to every coordinator; each brings its part to its cut and says when all are ready
+    COMMITTED   all parts are ready: MERGE_COMMIT, repeated until each has installed
+
+A coordinator that is silent ends the attempt; one that refuses is left out, and the rest goes on while two parts
+remain. No part is told to install before all are ready, so whoever installs knows that every member of the merged
+view has recorded the attempt: the primary component rests on that. One object is one attempt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from motet.core.counters import Count, Counters
+from motet.core.effects import Frame
+from motet.core.identity import Address
+from motet.core.view import Ballot, View, ViewId
+from motet.membership.primary import PrimaryRecord, combined
+from motet.wire.frames import MergeCancel, MergeCommit, MergeRequest, MergeResponse, MergeView, Pairs
+
+Sends = list[tuple[Address, Frame]]
+
+
+class Phase(Enum):
+    GATHERING = "gathering"
+    AGREEING = "agreeing"
+    COMMITTED = "committed"
+
+
+@dataclass(slots=True)
+class _Part:
+    response: MergeResponse | None = None
+    is_ready: bool = False
+    is_installed: bool = False
+
+
+class MergeLeader:
+    def __init__(self, merge: Ballot, local: Address, view: ViewId, coordinators: Sequence[Address]) -> None:
+        self.merge = merge
+        self.phase = Phase.GATHERING
+        self.plan: MergeView | None = None
+        self._local = local
+        self._view = view
+        self._parts = {coordinator: _Part() for coordinator in coordinators}
+
+    @property
+    def coordinators(self) -> list[Address]:
+        return list(self._parts)
+
+    @property
+    def silent(self) -> list[Address]:
+        """Whom we wait for in this phase."""
+        return [coordinator for coordinator, part in self._parts.items() if not self._is_done(part)]
+
+    def _is_done(self, part: _Part) -> bool:
+        match self.phase:
+            case Phase.GATHERING:
+                return part.response is not None
+            case Phase.AGREEING:
+                return part.is_ready
+        return part.is_installed
+
+    def unanswered(self) -> Sends:
+        """What every coordinator that we wait for is to get, at first and again."""
+        return [(coordinator, self._question()) for coordinator in self.silent]
+
+    def _question(self) -> Frame:
+        if self.plan is None:
+            return MergeRequest(self.merge, self._view)
+        return MergeCommit(self.merge, self.plan.following.id) if self.phase is Phase.COMMITTED else self.plan
+
+    def respond(self, source: Address, frame: MergeResponse) -> bool:
+        """Keep a part's answer; True when it was the last one."""
+        part = self._parts.get(source)
+        if part is None or self.phase is not Phase.GATHERING or part.response is not None:
+            return False
+        part.response = frame
+        return not self.silent
+
+    def drop(self, source: Address) -> bool:
+        """A part refused. True if the others can go on."""
+        if self.phase is not Phase.GATHERING or source == self._local:
+            return False
+        self._parts.pop(source, None)
+        return len(self._parts) > 1
+
+    def is_whole(self) -> bool:
+        """The seed's rule: there is a digest of every member of all parts, each at first hand."""
+        return all(
+            member.incarnation in {quad[0] for quad in response.digest}
+            for response in self._responses()
+            for member in response.staying
+        )
+
+    def agree(self, view_id: ViewId, is_primary: bool, counters: Counters) -> None:
+        responses = self._responses()
+        following = View(view_id, self.members, is_primary)
+        record = self.record
+        self.plan = MergeView(
+            self.merge,
+            following,
+            merged_digest(responses, following.members, counters),
+            tuple(response.view for response in responses),
+            lacking_in_merge(responses, following.members),
+            record.last,
+            record.attempts,
+        )
+        self.phase = Phase.AGREEING
+
+    def ready(self, source: Address) -> bool:
+        """True when this makes all parts ready."""
+        part = self._parts.get(source)
+        if part is None or self.phase is not Phase.AGREEING or part.is_ready:
+            return False
+        part.is_ready = True
+        if self.silent:
+            return False
+        self.phase = Phase.COMMITTED
+        return True
+
+    def installed(self, source: Address) -> bool:
+        """True when this was the last part."""
+        part = self._parts.get(source)
+        if part is None or self.phase is not Phase.COMMITTED:
+            return False
+        part.is_installed = True
+        return not self.silent
+
+    def cancels(self) -> Sends:
+        is_off = self.phase is not Phase.COMMITTED
+        return [(coordinator, MergeCancel(self.merge, is_off)) for coordinator in self._parts]
+
+    # What the parts say together
+
+    def _responses(self) -> list[MergeResponse]:
+        """The part that continues the log first, then ours, then by age: seniority in the merged view follows it."""
+        answered = [(c, part.response) for c, part in self._parts.items() if part.response is not None]
+        return [response for _, response in sorted(answered, key=lambda item: self._seniority(*item))]
+
+    def _seniority(self, coordinator: Address, response: MergeResponse) -> tuple[bool, int, bool, ViewId]:
+        view = response.view
+        return (not view.is_primary, -view.id.number if view.is_primary else 0, coordinator != self._local, view.id)
+
+    @property
+    def members(self) -> tuple[Address, ...]:
+        return tuple(dict.fromkeys(member for response in self._responses() for member in response.staying))
+
+    @property
+    def leavers(self) -> tuple[Address, ...]:
+        return tuple(member for response in self._responses() for member in response.leaving)
+
+    @property
+    def record(self) -> PrimaryRecord:
+        return combined(PrimaryRecord(response.last, response.attempts) for response in self._responses())
+
+    @property
+    def highest_number(self) -> int:
+        return max([self.record.highest_number, *(response.view.id.number for response in self._responses())])
+
+
+def merged_digest(responses: Sequence[MergeResponse], members: Collection[Address], counters: Counters) -> Pairs:
+    """Where each stream begins in the merged view. Of overlapping entries the maximum stands, and that is counted."""
+    highest: dict[int, int] = {}
+    for response in responses:
+        for sender, _, _, received in response.digest:
+            if sender in highest:
+                counters[Count.DIGEST_OVERLAP] += 1
+            highest[sender] = max(highest.get(sender, 0), received)
+    return tuple((member.incarnation, highest[member.incarnation]) for member in members)
+
+
+def lacking_in_merge(responses: Sequence[MergeResponse], members: Sequence[Address]) -> tuple[int, ...]:
+    """Who needs the application's state: whoever came in from another part than the first, and wants it."""
+    first, *others = responses
+    lacking = set(first.lacking).union(*(response.wanting for response in others))
+    return with_a_holder(members, lacking)
+
+
+def with_a_holder(members: Sequence[Address], lacking: Collection[int]) -> tuple[int, ...]:
+    """Where all lack the state there is none to get: the most senior one counts as having it."""
+    named = tuple(member.incarnation for member in members if member.incarnation in lacking)
+    return named[1:] if len(named) == len(members) else named

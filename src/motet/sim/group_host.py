@@ -1,0 +1,95 @@
+"""A simulated process that runs membership: it finds the others by itself, enters views, leaves, hands on its state.
+
+Datagrams go to an endpoint, and reach whatever process lives there when they arrive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from motet.core.effects import Effect
+from motet.core.identity import Address, Endpoint
+from motet.core.view import View, ViewId
+from motet.membership import Left, ProvideState, StateReceived, ViewInstalled
+from motet.sim.history import EnteredView
+from motet.sim.host import Host, Surroundings
+from motet.stack import Delivered, Member
+
+_MOST_STATE_BYTES = 3_000
+
+
+class GroupHost(Host):
+    def __init__(
+        self, member: Member, surroundings: Surroundings, rng: Random, home: Callable[[Endpoint], Address]
+    ) -> None:
+        super().__init__(member, surroundings, rng)
+        self.is_leaving = False
+        self.has_left = False
+        self._home_of = home
+        self._delivered = 0  # messages, which make up the application's state
+        self._state = bytearray()  # what was received of one so far
+        self._state_rng = Random(f"state {member.address}")
+
+    def begin(self) -> None:
+        self.note("starts")
+        self._enter(self.member.view, ())
+        self.do(self.member.start)
+
+    def leave(self) -> None:
+        self.note("asks to leave")
+        self.is_leaving = True
+        self._world.history.leavers.add(self.address)
+        self.do(self.member.leave)
+
+    def _perform(self, effects: list[Effect]) -> None:
+        super()._perform(effects)
+        if self.has_left and self.is_alive:  # whatever else was to do on the way out has been done
+            self.is_alive = False
+            self._world.history.dead.add(self.address)
+            self.note("is gone")
+
+    def _make_real(self, effect: Effect) -> list[Effect]:
+        match effect:
+            case ViewInstalled():
+                self._enter(effect.view, effect.subviews)
+                if self.address.incarnation in effect.lacking:
+                    self._world.history.lacking.add((self.address, effect.view.id))
+            case Left():
+                self.has_left = True
+            case ProvideState():
+                state = self._take_snapshot(effect.view)
+                return self.member.supply_state(effect.view, state, True, self.clock)
+            case StateReceived():
+                self._receive_state(effect)
+            case Delivered():
+                self._delivered += len(effect.messages)
+                return super()._make_real(effect)
+            case _:
+                return super()._make_real(effect)
+        return []
+
+    def _home(self, to: Address | Endpoint) -> Address:
+        return self._home_of(Endpoint(to.host, to.port))
+
+    def _enter(self, view: View, subviews: tuple[View, ...]) -> None:
+        self._world.history.events.append(EnteredView(self._world.scheduler.now, self.address, view, subviews))
+        merged = f", a merge of {' and '.join(str(part.id) for part in subviews)}" if subviews else ""
+        self.note(f"enters view {view}{merged}")
+
+    # The application's state
+
+    def _take_snapshot(self, view: ViewId) -> bytes:
+        self.note(f"hands on its state in {view}")
+        state = f"{self.address} in {view} after {self._delivered} messages".encode()
+        state = state.ljust(self._state_rng.randrange(_MOST_STATE_BYTES), b".")
+        self._world.history.supplied.setdefault(view, set()).add(state)
+        return state
+
+    def _receive_state(self, effect: StateReceived) -> None:
+        if effect.is_first:
+            self._state.clear()
+        self._state += effect.data
+        if effect.is_last:
+            self.note(f"has the state in {effect.view}")
+            self._world.history.received[self.address, effect.view] = bytes(self._state)
