@@ -113,6 +113,13 @@ def test_a_heartbeat_carries_the_view_given_to_watch() -> None:
         assert detector.tick(START + number * CONFIG.heartbeat_ns) == beat(B, view=view)
 
 
+def test_one_who_is_asked_answers_with_the_view_given_to_watch() -> None:
+    detector = watching(B)
+    detector.watch([B], START, view := ViewId(3, A.incarnation))
+    for asker in (B, G):
+        assert detector.receive(asker, AreYouAlive(), START) == [Transmit(asker, IAmAlive(view))]
+
+
 def test_a_busy_member_still_tells_its_view_every_fourth_interval() -> None:
     assert MOST_UNTOLD == 4
     detector = FailureDetector(A, CONFIG)
@@ -574,7 +581,7 @@ class Pair:
             assert self.detector.heard(action.peer, self.now) == expected
             return
         if action.frame == AreYouAlive():
-            expected.append(Transmit(action.peer, IAmAlive()))
+            expected.append(Transmit(action.peer, IAmAlive(self.model.view)))
         assert self.detector.receive(action.peer, action.frame, self.now) == expected
 
     def compare(self) -> None:

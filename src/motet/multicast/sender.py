@@ -99,7 +99,11 @@ class MulticastSender:
         return effects
 
     def restart_acks(self, members: Iterable[Address]) -> None:
-        """All of them have acked all that we sent, so nothing is kept for repair."""
+        """All of them have acked all that we sent, so nothing is kept for repair.
+
+        No message spans two views: those who come in would miss its beginning. What is not out yet begins again.
+        """
+        self._backlog.rewind()
         self.window.advance(self.window.high)
         self.acks = AckTable(dict.fromkeys(members, self.window.high))
 

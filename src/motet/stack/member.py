@@ -329,6 +329,7 @@ class Member:
     def _enter_view(self, installed: ViewInstalled, now: int) -> list[Effect]:
         """Whoever is not in the view any more is gone, as far as unicast is concerned, until it comes back."""
         gone = [member for member in self.members if member not in installed.view]
+        self._delivery.retain(Channel.MULTICAST, ())  # no message spans two views
         self._delivery.forget_kept()  # the state that comes with the view has it all
         self._lacks_state = 0 < len(installed.lacking) < len(installed.view.members) and (
             self.address.incarnation in installed.lacking

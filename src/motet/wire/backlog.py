@@ -53,6 +53,10 @@ class Backlog:
         self._advance(count)
         return body, count
 
+    def rewind(self) -> None:
+        """A message of which only some fragments went out begins again."""
+        self._fragment_offset = 0
+
     def clear(self) -> None:
         self._messages.clear()
         self._ends.clear()

@@ -1,0 +1,325 @@
+"""The acting coordinator: the most senior member that is not suspected ends the view, and says what follows.
+
+One round is one ballot: PREPARE to all who go on, their answers, the cut and the next view, READY of all, COMMIT. Who
+is silent is accused and the round begins again without it; who has promised a later ballot makes us stand back.
+
+Invariant: at most one round is under way, and its ballot is ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from motet.core.effects import Effect
+from motet.core.identity import Address
+from motet.core.view import Ballot, View, ViewId
+from motet.membership.merge import with_a_holder
+from motet.membership.participant import Accused, Left, Participant
+from motet.membership.primary import PrimaryRecord, combined, is_primary
+from motet.window.digest import DigestEntry, cut_of
+from motet.wire.frames import (
+    Abort,
+    Commit,
+    CutTo,
+    Decision,
+    Installed,
+    LeaveRequest,
+    Nack,
+    Prepare,
+    Prepared,
+    Quads,
+    Ready,
+    StateNeed,
+)
+
+
+@dataclass(slots=True)
+class Round:
+    """The coordinator's side of one ballot."""
+
+    ballot: Ballot
+    participants: tuple[Address, ...]
+    leavers: tuple[Address, ...]
+    until: int  # whoever has not answered by then is suspected
+    answers: dict[Address, Prepared] = field(default_factory=dict)
+    plan: CutTo | None = None
+    ready: set[Address] = field(default_factory=set)
+    merge: Ballot | None = None  # this round prepares our part of a merge
+    leader: Address | None = None  # of the merge
+
+    @property
+    def late(self) -> list[Address]:
+        done = self.ready if self.plan else self.answers.keys()
+        return [member for member in self.participants if member not in done]
+
+
+@dataclass(slots=True)
+class Push:
+    """A COMMIT on its way to those who have not said that they installed it."""
+
+    frame: Commit
+    pending: list[Address]
+    until: int
+
+
+class Coordinator(Participant):
+    _round: Round | None = None
+    _push: Push | None = None
+    _again_at: int | None = None  # we stood back for a later ballot; if nothing comes of it, try again then
+
+    # What a merge adds
+
+    def _tell_leader(self, current: Round) -> list[Effect]:
+        """This round prepares our part of a merge, and has come a step further."""
+        return []
+
+    def _refuse_our_merge(self, reason: str) -> list[Effect]:
+        """The round cannot go on as part of a merge."""
+        return []
+
+    def _give_up_leading(self) -> list[Effect]:
+        return []
+
+    # What a participant tells
+
+    def _superseded(self, ballot: Ballot) -> list[Effect]:
+        if self._round is None or self._round.ballot >= ballot:
+            return []
+        return self._drop_round("another coordinator is changing this part")
+
+    def _over(self) -> list[Effect]:
+        self._again_at = None
+        return self._drop_round("the view ended otherwise") + self._give_up_leading()
+
+    def _begun(self, now: int) -> list[Effect]:
+        return self._reconsider(now) + self._ask_to_leave(now)
+
+    # Rounds
+
+    def _reconsider(self, now: int) -> list[Effect]:
+        """Begin, or begin again, if we are the one to act and there is something to do."""
+        if self.has_left or self.acting_coordinator != self._local or self._again_at is not None:
+            return []
+        participants, leavers, current = self._trusted(), self._leaving(), self._round
+        if current and current.participants == participants and set(leavers) <= set(current.leavers):
+            return []
+        if leavers or len(participants) < len(self.view.members):
+            return self._begin(participants, leavers, now)
+        return self._call_off(current, is_off=True) if current else []  # whom we had given up is trusted again
+
+    def _trusted(self) -> tuple[Address, ...]:
+        distrusted = self._distrusted()
+        return tuple(member for member in self.view.members if member not in distrusted)
+
+    def _leaving(self) -> tuple[Address, ...]:
+        return tuple(member for member in self.view.members if member in self._leavers)
+
+    def _begin(self, participants: tuple[Address, ...], leavers: tuple[Address, ...], now: int) -> list[Effect]:
+        effects = self._refuse_our_merge("a member of this part is gone, or wants to go")
+        self._highest_round += 1
+        ballot = Ballot(self._highest_round, self._local.incarnation)
+        self._round = Round(ballot, participants, leavers, now + self._config.answer_ns)
+        frame = Prepare(self.view.id, ballot, participants)
+        return effects + [effect for member in participants for effect in self._send(member, frame)]
+
+    def _on_prepared(self, source: Address, frame: Prepared, now: int) -> list[Effect]:
+        current = self._current(frame.view, frame.ballot)
+        if current is None or current.plan is not None or source not in current.participants:
+            return []
+        if frame.decided is not None:
+            return self._adopt(current, frame.decided, now)
+        current.answers[source] = frame
+        if current.late:
+            return []
+        if current.merge is not None:
+            current.until = now + self._config.in_doubt_ns
+            return self._tell_leader(current)
+        return self._plan_the_end(current, self._decide(current), self._record_of(current), now)
+
+    def _plan_the_end(self, current: Round, decision: Decision, record: PrimaryRecord, now: int) -> list[Effect]:
+        current.plan = CutTo(self.view.id, current.ballot, decision, record.last, record.attempts)
+        current.until = now + self._config.answer_ns
+        return [effect for member in current.participants for effect in self._send(member, current.plan)]
+
+    def _digests(self, current: Round) -> dict[Address, dict[Address, DigestEntry]]:
+        return {
+            member: {self._member(s): DigestEntry(low, delivered, received) for s, low, delivered, received in p.digest}
+            for member, p in current.answers.items()
+        }
+
+    def _end_of(self, current: Round) -> Quads:
+        cut = cut_of(self._digests(current))
+        return tuple((s.incarnation, c.seqno, c.holder.incarnation, c.stable) for s, c in cut.items())
+
+    def _record_of(self, current: Round) -> PrimaryRecord:
+        return combined(PrimaryRecord(answer.last, answer.attempts) for answer in current.answers.values())
+
+    def _decide(self, current: Round) -> Decision:
+        staying = tuple(member for member in current.participants if member not in current.leavers)
+        members = staying or (self._local,)  # where all leave, the coordinator is the last to go
+        record = self._record_of(current)
+        view_id = self._next_id(max(record.highest_number, self.view.id.number))
+        following = View(view_id, members, self.is_primary_with(members, record, current.leavers))
+        cut = self._end_of(current)
+        ends = {sender: seqno for sender, seqno, _, _ in cut}
+        digest = tuple((member.incarnation, ends[member.incarnation]) for member in members)
+        return Decision(cut, following, digest, (), with_a_holder(members, self._needing(current, StateNeed.LACKING)))
+
+    def _needing(self, current: Round, *needs: StateNeed) -> tuple[int, ...]:
+        return tuple(member.incarnation for member, answer in current.answers.items() if answer.state in needs)
+
+    def is_primary_with(
+        self, members: Sequence[Address], record: PrimaryRecord, leavers: Collection[Address] = ()
+    ) -> bool:
+        if self._config.partitions == "all":
+            return True
+        if record.is_empty and not self._config.static_quorum:
+            return self._surroundings.may_found(members)
+        return is_primary(members, [record], leavers, self._config.static_quorum)
+
+    def _on_ready(self, source: Address, frame: Ready, now: int) -> list[Effect]:
+        current = self._current(frame.view, frame.ballot)
+        if current is None or current.plan is None:
+            return []
+        current.ready.add(source)
+        if not current.ready.issuperset(current.participants):
+            return []
+        if current.merge is not None:
+            current.until = now + self._config.in_doubt_ns
+            return self._tell_leader(current)
+        return self._commit(current, current.plan.decision, now)
+
+    def _adopt(self, current: Round, decision: Decision, now: int) -> list[Effect]:
+        """Somebody saw how this view ends: then it ends so, for everybody who can still be told."""
+        return self._refuse_our_merge("the view ended otherwise") + self._commit(current, decision, now)
+
+    def _commit(self, current: Round, decision: Decision, now: int) -> list[Effect]:
+        frame = Commit(self.view.id, current.ballot, decision)
+        self._round = None
+        others = [member for member in current.participants if member != self._local]
+        self._push = Push(frame, others, now + self._config.answer_ns) if others else None
+        effects = [effect for member in others for effect in self._send(member, frame)]
+        return effects + self._send(self._local, frame)
+
+    def _on_installed(self, source: Address, frame: Installed) -> list[Effect]:
+        push = self._push
+        if push is None or push.frame.decision.following.id != frame.view or source not in push.pending:
+            return []
+        push.pending.remove(source)
+        return [] if push.pending else self._end_push()
+
+    def _end_push(self) -> list[Effect]:
+        self._push = None
+        return self._go_when_free()
+
+    def _go_when_free(self) -> list[Effect]:
+        """A coordinator that leaves is free once the others have the view without it."""
+        return [Left()] if self.has_left and self._push is None else []
+
+    def _on_nack(self, source: Address, frame: Nack, now: int) -> list[Effect]:
+        """A later ballot is under way. Ours will never be committed; we wait what comes of the other.
+
+        Or the other is still in the view before ours, and needs the COMMIT that it missed; or it is frozen by a ballot
+        of ours, and wants to know what has become of that.
+        """
+        if self._ended is not None and frame.view == self._ended.view:
+            return self._send(source, self._ended)
+        if frame.view != self.view.id:
+            return []
+        if frame.promised.proposer == self._local.incarnation:
+            return self._remind(source, frame.promised)
+        current = self._current(frame.view, frame.ballot)
+        if current is None or frame.promised <= current.ballot:
+            return []
+        self._highest_round = max(self._highest_round, frame.promised.round)
+        self._again_at = now + self._config.answer_ns
+        refusal = self._refuse_our_merge("another coordinator is changing this part")
+        return refusal + self._call_off(current, is_off=True)
+
+    def _remind(self, source: Address, ballot: Ballot) -> list[Effect]:
+        current = self._current(self.view.id, ballot)
+        if current is None:
+            return self._send(source, Abort(self.view.id, ballot, is_off=False))
+        return self._send(source, current.plan or Prepare(self.view.id, ballot, current.participants))
+
+    def _call_off(self, current: Round, *, is_off: bool) -> list[Effect]:
+        self._round = None
+        frame = Abort(self.view.id, current.ballot, is_off)
+        return [effect for member in current.participants for effect in self._send(member, frame)]
+
+    def _drop_round(self, reason: str) -> list[Effect]:
+        effects = self._refuse_our_merge(reason)
+        self._round = None
+        return effects
+
+    # Leaving
+
+    def _on_leave_request(self, source: Address, frame: LeaveRequest, now: int) -> list[Effect]:
+        if frame.view != self.view.id or source not in self.view:
+            return []
+        self._leavers.add(source)
+        return self._reconsider(now)
+
+    def _ask_to_leave(self, now: int) -> list[Effect]:
+        if not self._wants_to_leave or self.has_left:
+            return []
+        coordinator = self.acting_coordinator
+        if self.view.members == (self._local,):
+            self.has_left = True
+            effects = self._drop_round("the last member of this part has left") + self._give_up_leading()
+            return effects + self._go_when_free()
+        return self._send(coordinator, LeaveRequest(self.view.id)) if coordinator else []
+
+    # Time
+
+    def _time_out_rounds(self, now: int) -> list[Effect]:
+        effects: list[Effect] = []
+        if self._push is not None and now >= self._push.until:
+            effects += self._end_push()  # whoever was not told will ask those who were
+        if self._again_at is not None and now >= self._again_at:
+            self._again_at = None
+            effects += self._reconsider(now)
+        if self._round is not None and now >= self._round.until:
+            effects += self._end_round(self._round, now)
+        elif self._is_waiting_in_vain(now):
+            effects += self._accuse([self._whom_we_wait_for()], now)
+        return effects
+
+    def _end_round(self, current: Round, now: int) -> list[Effect]:
+        """Somebody in our part is late, or the leader of a merge is. If we said that we are ready, others may go on."""
+        if current.late:
+            return self._refuse_our_merge("a member of this part is silent") + self._accuse(current.late, now)
+        return self._call_off(current, is_off=current.plan is None) + self._reconsider(now)
+
+    def _is_waiting_in_vain(self, now: int) -> bool:
+        """Whoever froze us is heard of no more, not even when asked: it repeats itself while it is at it."""
+        is_waiting = self._frozen_since is not None and self._round is None
+        return is_waiting and now - (self._frozen_since or 0) >= self._config.in_doubt_ns
+
+    def _accuse(self, members: list[Address], now: int) -> list[Effect]:
+        accused = [member for member in members if member != self._local]
+        self._accused.update(accused)
+        self._frozen_since = now if self.is_frozen else None
+        current, self._round = self._round, None
+        effects: list[Effect] = [Accused(member) for member in accused]
+        if current is not None and not accused:
+            effects += self._call_off(current, is_off=True)
+        return effects + self._reconsider(now)
+
+    def _repeat_round(self, now: int) -> list[Effect]:
+        """What was not answered is sent again."""
+        effects: list[Effect] = []
+        if self._push is not None:
+            effects += [e for member in self._push.pending for e in self._send(member, self._push.frame)]
+        if (current := self._round) is not None:
+            frame = current.plan or Prepare(self.view.id, current.ballot, current.participants)
+            effects += [e for member in current.late for e in self._send(member, frame)]
+            effects += self._tell_leader(current)
+        if self._round is None:
+            effects += self._ask_around(now)
+        return effects + self._ask_to_leave(now)
+
+    def _current(self, view: ViewId, ballot: Ballot) -> Round | None:
+        is_ours = self._round is not None and view == self.view.id and ballot == self._round.ballot
+        return self._round if is_ours else None

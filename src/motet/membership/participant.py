@@ -1,0 +1,341 @@
+"""A participant in the change of its view: it promises a ballot, stops, reports, fetches, installs what is decided.
+
+Every member is one; coordinator.py adds what the acting coordinator does, and engine.py what a merge needs. Together
+they are the view-change engine. The state tables, the ballots and the argument why survivors agree are in
+docs/design/membership.md.
+
+Invariants: `promised` never falls within a view; nothing is promised to two ballots at once; a COMMIT is accepted only
+under the promised ballot and with its cut held; views are installed in the order of their ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from motet.core.checks import require_between
+from motet.core.counters import Count, Counters
+from motet.core.effects import Effect, Frame, Transmit
+from motet.core.identity import Address
+from motet.core.units import MILLISECOND, SECOND
+from motet.core.view import NO_BALLOT, Ballot, View, ViewId
+from motet.errors import ConfigError, MisuseError
+from motet.membership.primary import PrimaryRecord
+from motet.window.digest import Cut, DigestEntry
+from motet.wire.frames import (
+    Abort,
+    Commit,
+    CutTo,
+    Decision,
+    Installed,
+    Nack,
+    Prepare,
+    Prepared,
+    Quads,
+    Ready,
+    StateNeed,
+)
+
+Cuts = Mapping[Address, Cut[Address]]
+
+
+class Flushed(Protocol):
+    """The channel whose messages must be the same for all who go on. Reliable multicast is one."""
+
+    def freeze(self) -> dict[Address, DigestEntry]: ...
+    def fetch(self, cut: Cuts, now: int) -> list[Effect]: ...
+    def is_complete(self, cut: Cuts) -> bool: ...
+    def thaw(self, now: int) -> list[Effect]: ...
+    def end_view(self, cut: Cuts) -> list[Effect]: ...
+    def begin_view(self, members: tuple[Address, ...], digest: Mapping[Address, int], now: int) -> list[Effect]: ...
+
+
+class Surroundings:
+    """What the engine asks of the rest of membership. By itself: anybody may found, and nobody wants a state."""
+
+    def may_found(self, members: Sequence[Address]) -> bool:
+        """Whether these, none of whom ever knew a primary view, may found the group."""
+        return True
+
+    @property
+    def need(self) -> StateNeed:
+        return StateNeed.UNWANTED
+
+
+@dataclass(frozen=True, slots=True)
+class EngineConfig:
+    retry_ns: int = 50 * MILLISECOND  # what was not answered is sent again; a few round trips of a LAN
+    answer_ns: int = 500 * MILLISECOND  # whoever has not answered by then is suspected: ten retries
+    static_quorum: int = 0  # a view of at least so many members is primary; 0 counts majorities of earlier views
+    partitions: str = "primary"  # at most one side goes on ordering; "all": every side does, and there is no single log
+
+    def __post_init__(self) -> None:
+        require_between("retry_ns", self.retry_ns, MILLISECOND, 10 * SECOND)
+        require_between("answer_ns", self.answer_ns, 2 * self.retry_ns, 600 * SECOND)
+        require_between("static_quorum", self.static_quorum, 0, 1 << 16)
+        if self.partitions not in ("primary", "all"):
+            raise ConfigError(f"partitions is {self.partitions!r}; allowed are 'primary' and 'all'")
+
+    @property
+    def leader_ns(self) -> int:
+        """How long a merge leader waits for the parts: each may have to wait for a silent member first, twice."""
+        return 3 * self.answer_ns
+
+    @property
+    def in_doubt_ns(self) -> int:
+        """How long a part waits for the leader, and a member for the coordinator that froze it."""
+        return 4 * self.answer_ns
+
+
+@dataclass(frozen=True, slots=True)
+class ViewInstalled(Effect):
+    view: View
+    subviews: tuple[View, ...] = ()  # the views that were merged into it, the one that others follow first
+    lacking: tuple[int, ...] = ()  # who does not have the application's state yet
+
+
+@dataclass(frozen=True, slots=True)
+class Left(Effect):
+    """Our own graceful leave is complete; the others have a view without us."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accused(Effect):
+    """A member did not do its part in a view change in time; it is treated as suspected until the next view."""
+
+    member: Address
+
+
+@dataclass(frozen=True, slots=True)
+class MergeFailed(Effect):
+    """The merge that we led came to nothing; these coordinators were silent, refused, or could not go on."""
+
+    coordinators: tuple[Address, ...]
+
+
+class Participant:
+    def __init__(
+        self,
+        local: Address,
+        view: View,
+        channel: Flushed,
+        config: EngineConfig,
+        counters: Counters,
+        record: PrimaryRecord | None = None,
+        surroundings: Surroundings | None = None,
+    ) -> None:
+        if local not in view:
+            raise MisuseError(f"{local} is not in the view that it starts with")
+        self.view = view
+        self.record = record if record is not None else PrimaryRecord().installed(view)
+        self.has_left = False
+        self._local = local
+        self._channel = channel
+        self._config = config
+        self._counters = counters
+        self._surroundings = surroundings or Surroundings()
+        self._highest_number = max(view.id.number, self.record.highest_number)  # of any view that we made or know
+        self._highest_round = 0  # of any ballot that was heard of in this view
+        self._promised = NO_BALLOT
+        self._frozen_since: int | None = None
+        self._plan: CutTo | None = None  # what we are fetching
+        self._is_ready = False
+        self._ended: Commit | None = None  # the COMMIT that ended the view before this one
+        self._suspects: set[Address] = set()
+        self._accused: set[Address] = set()
+        self._leavers: set[Address] = set()
+        self._wants_to_leave = False
+        self._to_self: list[Frame] = []  # what we sent to ourselves; engine.py hands it back to us
+
+    @property
+    def acting_coordinator(self) -> Address | None:
+        return self.view.acting_coordinator(self._distrusted())
+
+    @property
+    def is_frozen(self) -> bool:
+        return self._frozen_since is not None
+
+    # What the roles above add
+
+    def _superseded(self, ballot: Ballot) -> list[Effect]:
+        """A later ballot was promised."""
+        return []
+
+    def _over(self) -> list[Effect]:
+        """The view has ended."""
+        return []
+
+    def _begun(self, now: int) -> list[Effect]:
+        """A view has begun."""
+        return []
+
+    def _go_when_free(self) -> list[Effect]:
+        """We are not in the view that follows."""
+        return [Left()]
+
+    # Frames
+
+    def _send(self, to: Address, frame: Frame) -> list[Effect]:
+        if to == self._local:
+            self._to_self.append(frame)
+            return []
+        return [Transmit(to, frame)]
+
+    def _on_prepare(self, source: Address, frame: Prepare, now: int) -> list[Effect]:
+        if self._ended is not None and frame.view == self._ended.view:
+            return self._send(source, self._answer(frame, {}, self._ended))
+        if frame.view.number > self.view.id.number and source in self.view:
+            return self._send(source, Nack(self.view.id, frame.ballot, self._promised))  # we missed how ours ended
+        if frame.view != self.view.id or source not in self.view or self.has_left:
+            self._counters[Count.FRAME_MISPLACED] += 1
+            return []
+        if frame.ballot < self._promised:
+            return self._send(source, Nack(frame.view, frame.ballot, self._promised))
+        if frame.ballot == self._promised and not self.is_frozen:
+            return []  # this ballot was called off
+        effects = self._promise(frame.ballot, now) if frame.ballot > self._promised else []
+        self._frozen_since = now
+        return effects + self._send(source, self._answer(frame, self._channel.freeze(), None))
+
+    def _promise(self, ballot: Ballot, now: int) -> list[Effect]:
+        plan = self._plan
+        if plan is not None and plan.ballot.proposer == ballot.proposer and not plan.decision.subviews:
+            self.record = self.record.called_off(plan.decision.following)  # its proposer has begun again
+        self._promised = ballot
+        self._highest_round = max(self._highest_round, ballot.round)
+        self._frozen_since = now
+        self._plan, self._is_ready = None, False
+        return self._superseded(ballot)
+
+    def _answer(self, frame: Prepare, digest: Mapping[Address, DigestEntry], ended: Commit | None) -> Prepared:
+        record, need = self.record, self._surroundings.need
+        decided = ended.decision if ended else None
+        return Prepared(frame.view, frame.ballot, quads(digest), record.last, record.attempts, need, decided)
+
+    def _on_cut(self, source: Address, frame: CutTo, now: int) -> list[Effect]:
+        if frame.view != self.view.id or frame.ballot != self._promised or not self.is_frozen:
+            return self._refuse(source, frame.view, frame.ballot)
+        if self._is_ready:
+            return self._send(source, Ready(frame.view, frame.ballot))
+        self._frozen_since = now
+        if self._plan == frame:
+            return []
+        self._plan = frame
+        effects = self._channel.fetch(self._cut(frame.decision.cut), now)
+        return effects + self._say_when_ready(now)
+
+    def _say_when_ready(self, now: int) -> list[Effect]:
+        """The attempt is recorded before anybody can hear that we are ready: so it is before anybody can install."""
+        plan = self._plan
+        if plan is None or self._is_ready or not self._channel.is_complete(self._cut(plan.decision.cut)):
+            return []
+        self._is_ready = True
+        self._frozen_since = now
+        self.record = self.record.attempted(plan.decision.following, PrimaryRecord(plan.last, plan.attempts))
+        return self._send(self._member(plan.ballot.proposer), Ready(plan.view, plan.ballot))
+
+    def _on_commit(self, source: Address, frame: Commit, now: int) -> list[Effect]:
+        following = frame.decision.following
+        if self._ended is not None and following == self._ended.decision.following:
+            return self._send(source, Installed(following.id))
+        if frame.view != self.view.id or frame.ballot < self._promised or self.has_left:
+            return self._refuse(source, frame.view, frame.ballot)
+        is_leaving = self._local in self._leavers or self._wants_to_leave
+        if self._local not in following and not is_leaving:
+            return self._go_on_alone(now)
+        cut = self._cut(frame.decision.cut)
+        if not self._channel.is_complete(cut):
+            return self._catch_up(frame, cut, now)
+        return self._install(frame, cut, now) + self._send(source, Installed(following.id))
+
+    def _catch_up(self, frame: Commit, cut: Cuts, now: int) -> list[Effect]:
+        """Decided, and we are not there yet: get what is missing; the COMMIT comes again."""
+        effects = self._promise(frame.ballot, now)
+        self._channel.freeze()
+        return effects + self._channel.fetch(cut, now)
+
+    def _install(self, frame: Commit, cut: Cuts, now: int) -> list[Effect]:
+        effects = self._channel.end_view(cut)
+        self._ended = frame
+        if self._local in frame.decision.following:
+            return effects + self._enter(frame.decision, now)
+        self.has_left = True
+        return effects + self._go_when_free()
+
+    def _go_on_alone(self, now: int) -> list[Effect]:
+        """The others ended this view without us: we were cut off, or suspected. Until a merge we are our own view."""
+        alone = View(self._next_id(0), (self._local,), is_primary=self._config.partitions == "all")
+        lacking = (self._local.incarnation,) if self._surroundings.need is StateNeed.LACKING else ()
+        return self._channel.end_view({}) + self._enter(Decision((), alone, (), (), lacking), now)
+
+    def _enter(self, decision: Decision, now: int) -> list[Effect]:
+        self.view = view = decision.following
+        self.record = self.record.installed(view)
+        self._highest_number = max(self._highest_number, view.id.number)
+        self._counters[Count.VIEW_CHANGED] += 1
+        effects = self._over()
+        self._forget_the_old_view()
+        known = {member.incarnation: member for member in view.members}
+        digest = {known[incarnation]: seqno for incarnation, seqno in decision.digest if incarnation in known}
+        begun = self._channel.begin_view(view.members, digest, now)
+        installed = ViewInstalled(view, decision.subviews, decision.lacking)
+        return [installed, *effects, *begun, *self._begun(now)]
+
+    def _next_id(self, known: int) -> ViewId:
+        """Above every view that we made or know of: no id is used twice, and views are installed in their order."""
+        self._highest_number = max(self._highest_number, known) + 1
+        return ViewId(self._highest_number, self._local.incarnation)
+
+    def _forget_the_old_view(self) -> None:
+        self._promised, self._highest_round = NO_BALLOT, 0
+        self._frozen_since, self._plan, self._is_ready = None, None, False
+        self._accused.clear()
+        self._leavers = {member for member in self._leavers if member in self.view}
+        self._suspects = {member for member in self._suspects if member in self.view}
+
+    def _on_abort(self, frame: Abort, now: int) -> list[Effect]:
+        if frame.view != self.view.id or frame.ballot != self._promised or not self.is_frozen:
+            return []
+        if self._plan is not None and frame.is_off:
+            self.record = self.record.called_off(self._plan.decision.following)
+        self._frozen_since, self._plan, self._is_ready = None, None, False
+        return self._channel.thaw(now)
+
+    def _refuse(self, source: Address, view: ViewId, ballot: Ballot) -> list[Effect]:
+        if view == self.view.id and ballot < self._promised:
+            return self._send(source, Nack(view, ballot, self._promised))
+        self._counters[Count.FRAME_MISPLACED] += 1
+        return []
+
+    # Waiting
+
+    def _whom_we_wait_for(self) -> Address:
+        """The one who froze us, or whoever should have taken over from it."""
+        proposer = self._member(self._promised.proposer)
+        return proposer if proposer not in self._distrusted() else self.acting_coordinator or self._local
+
+    def _ask_around(self, now: int) -> list[Effect]:
+        """Frozen, and the coordinator is late: somebody may have seen the COMMIT that we did not get."""
+        if self._frozen_since is None or now - self._frozen_since < self._config.answer_ns:
+            return []
+        trusted = [m for m in self.view.members if m != self._local and m not in self._distrusted()]
+        frame = Nack(self.view.id, self._promised, self._promised)
+        return [effect for member in trusted for effect in self._send(member, frame)]
+
+    # Names
+
+    def _distrusted(self) -> set[Address]:
+        return self._suspects | self._accused
+
+    def _member(self, incarnation: int) -> Address:
+        """A member of this view by its incarnation; a stranger in a frame of ours is nonsense that names ourselves."""
+        return next((member for member in self.view.members if member.incarnation == incarnation), self._local)
+
+    def _cut(self, cut: Quads) -> dict[Address, Cut[Address]]:
+        known = {member.incarnation for member in self.view.members}
+        return {self._member(s): Cut(seqno, self._member(h), stable) for s, seqno, h, stable in cut if s in known}
+
+
+def quads(digest: Mapping[Address, DigestEntry]) -> Quads:
+    return tuple((member.incarnation, entry.low, entry.delivered, entry.received) for member, entry in digest.items())
