@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,8 +26,7 @@ def a_commit_that_somebody_saw_is_not_adopted(patch: pytest.MonkeyPatch) -> None
     original = ViewEngine._on_prepared
 
     def on_prepared(self: ViewEngine, source: Address, frame: Prepared, now: int) -> list[Effect]:
-        blind = Prepared(frame.view, frame.ballot, frame.digest, frame.last, frame.attempts, None, ())
-        return original(self, source, blind, now)
+        return original(self, source, replace(frame, decided=None), now)
 
     patch.setattr(ViewEngine, "_on_prepared", on_prepared)
     patch.setattr(ViewEngine, "_on_nack", lambda self, source, frame, now: [])
@@ -70,7 +70,7 @@ def the_cut_is_what_all_have(patch: pytest.MonkeyPatch) -> None:
         senders = {sender for digest in digests.values() for sender in digest}
         return {s: Cut(min(d[s].received for d in digests.values() if s in d), next(iter(digests)), 0) for s in senders}
 
-    patch.setattr("motet.membership.engine.cut_of", least)
+    patch.setattr("motet.membership.coordinator.cut_of", least)
 
 
 def commit_does_not_wait_for_all(patch: pytest.MonkeyPatch) -> None:
