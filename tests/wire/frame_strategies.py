@@ -37,8 +37,12 @@ from motet.wire.frames import (
     Nack,
     Prepare,
     Prepared,
+    Progress,
+    ProposalRequest,
+    Proposals,
     Purged,
     Ready,
+    Stable,
     StateChunk,
     StateNeed,
     StateRefusal,
@@ -146,6 +150,10 @@ FRAMES: dict[type[Frame], st.SearchStrategy[Frame]] = {
     StateRequest: st.builds(StateRequest, VIEW_IDS, INCARNATIONS, st.integers(0, 0xFFFF)),
     StateChunk: st.builds(StateChunk, VIEW_IDS, INCARNATIONS, st.booleans(), st.binary(max_size=50)),
     StateRefusal: st.builds(StateRefusal, VIEW_IDS, TEXTS),
+    Proposals: st.builds(Proposals, VIEW_IDS, tuples(st.tuples(INCARNATIONS, INCARNATIONS, INCARNATIONS))),
+    ProposalRequest: st.builds(ProposalRequest, VIEW_IDS, INCARNATIONS, INCARNATIONS),
+    Progress: st.builds(Progress, VIEW_IDS, INCARNATIONS),
+    Stable: st.builds(Stable, VIEW_IDS, INCARNATIONS),
 }
 
 ANY_FRAME = st.one_of(*FRAMES.values())

@@ -35,6 +35,7 @@ class Count(StrEnum):
     FRAME_SENT = "frame_sent"  # first transmissions
     FRAME_RESENT = "frame_resent"  # repairs; normal under loss
     FRAME_DELIVERED = "frame_delivered"  # frames handed up
+    FRAME_ORDERED = "frame_ordered"  # frames delivered in total order
     ACK_SENT = "ack_sent"
     REPAIR_ASKED = "repair_asked"  # requests for retransmission sent
     TAIL_NOTICE_SENT = "tail_notice_sent"  # "this was my highest", for a tail that may be lost

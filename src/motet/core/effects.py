@@ -25,6 +25,7 @@ class Channel(Enum):
 
     UNICAST = "unicast"
     MULTICAST = "multicast"
+    TOTAL = "total"  # multicast that all members deliver in one order
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ class Deliver(Effect):
     sender: Address
     first: int  # seqno of the first body; the others follow without a gap
     bodies: tuple[bytes, ...]
+    position: int | None = None  # in the log, of the first message that ends in these bodies
 
 
 @dataclass(frozen=True, slots=True)

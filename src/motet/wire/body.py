@@ -2,6 +2,7 @@
 
     packed    kind=1  pad(3)  count u32   lengths u32 * count   payloads
     fragment  kind=2  pad(3)  total u32   offset u32            chunk
+    ordered   kind=3          see ordered.py                    one of the two above, or nothing
 
 All integers are little-endian. This layout is what travels, what a journal appends, and what becomes an Arrow column
 (its offsets are the cumulative lengths). Every function here works on a whole body: joining, slicing and checking run
@@ -17,6 +18,7 @@ from io import BytesIO
 from struct import Struct
 
 from motet.core.limits import MIN_BODY_BYTES
+from motet.wire.ordered import ORDERED, flaw_of_ordered, inner_of
 
 MAX_MESSAGE_BYTES = 64 << 20
 HEADER = Struct("<B3xI")
@@ -68,7 +70,15 @@ def flaw(body: bytes) -> str | None:
         return _flaw_of_packed(body, number)
     if kind == FRAGMENT:
         return _flaw_of_fragment(body)
+    if kind == ORDERED:
+        return flaw_of_ordered(body) or _flaw_of_inner(inner_of(body))
     return f"body kind {kind} is unknown"
+
+
+def _flaw_of_inner(body: bytes) -> str | None:
+    if not body:
+        return None
+    return "an ordered body inside another" if body[0] == ORDERED else flaw(body)
 
 
 def _flaw_of_packed(body: bytes, count: int) -> str | None:

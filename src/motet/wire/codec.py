@@ -30,6 +30,7 @@ from motet.wire.fields import (
     STATE_NEED,
     SUMMARY,
     TEXT,
+    TRIPLES,
     U16,
     U64,
     VIEW,
@@ -66,9 +67,13 @@ from motet.wire.frames import (
     Nack,
     Prepare,
     Prepared,
+    Progress,
+    ProposalRequest,
+    Proposals,
     Purged,
     Ranges,
     Ready,
+    Stable,
     StateChunk,
     StateRefusal,
     StateRequest,
@@ -204,6 +209,10 @@ _CONTROL: dict[type[Frame], tuple[int, tuple[Field[Any], ...]]] = {
     StateRequest: (60, (VIEW_ID, U64, U16)),
     StateChunk: (61, (VIEW_ID, U64, FLAG, BYTES)),
     StateRefusal: (62, (VIEW_ID, TEXT)),
+    Proposals: (70, (VIEW_ID, TRIPLES)),
+    ProposalRequest: (71, (VIEW_ID, U64, U64)),
+    Progress: (72, (VIEW_ID, U64)),
+    Stable: (73, (VIEW_ID, U64)),
 }
 _CONTROL_BY_NUMBER = {number: (kind, schema) for kind, (number, schema) in _CONTROL.items()}
 

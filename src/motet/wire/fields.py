@@ -138,6 +138,8 @@ SUMMARY: Field[ViewSummary] = checked(
 )
 PAIR: Field[tuple[int, int]] = checked(lambda *two: two, lambda two: two, U64, U64)
 PAIRS = listed(PAIR)
+TRIPLE: Field[tuple[int, int, int]] = checked(lambda *three: three, lambda three: three, U64, U64, U64)
+TRIPLES = listed(TRIPLE)
 QUAD: Field[tuple[int, int, int, int]] = checked(lambda *four: four, lambda four: four, U64, U64, U64, U64)
 QUADS = listed(QUAD)
 DECISION: Field[Decision] = checked(

@@ -328,3 +328,39 @@ class StateRefusal(Frame):
 
     view: ViewId
     reason: str
+
+
+Triples = tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Proposals(Frame):
+    """One member's proposals for many frames of the one it is sent to (the seed's AckMessage, gathered)."""
+
+    view: ViewId
+    runs: Triples  # (first id, count, first number): both grow by one within a run
+
+
+@dataclass(frozen=True, slots=True)
+class ProposalRequest(Frame):
+    """A sender still waits for these."""
+
+    view: ViewId
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Progress(Frame):
+    """How far its sender has delivered the log; to the coordinator."""
+
+    view: ViewId
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stable(Frame):
+    """Every member of the view has delivered the log up to here."""
+
+    view: ViewId
+    position: int

@@ -1,0 +1,161 @@
+"""How long view changes take, in virtual time, and how many frames they cost. Run: python benchmarks/view_changes.py
+
+The simulator runs the real members; time is that of its clock, so the figures do not depend on the machine. Each cell
+is the median and the worst of some runs in which the fault strikes at another moment of the members' timers.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from random import Random
+from statistics import median
+
+import motet.stack.member as stack_member
+from motet.core.effects import Frame
+from motet.core.units import MICROSECOND, MILLISECOND, SECOND
+from motet.membership import MembershipConfig
+from motet.membership.engine import FRAMES as ENGINE_FRAMES
+from motet.sim.group_plan import GroupFault, GroupFaultKind, GroupPlan, endpoint_of
+from motet.sim.history import EnteredView
+from motet.sim.membership import MembershipWorld
+from motet.sim.network import NetworkProfile
+from motet.stack import MemberConfig
+from motet.wire import codec
+
+ROUNDS = 11  # of the small groups; large ones take the simulator minutes
+SETTLED_NS = {"local": 5 * SECOND, "lan": 8 * SECOND, "wan": 60 * SECOND}  # a group that started together is quiet
+LONG_NS = {"local": 10 * SECOND, "lan": 15 * SECOND, "wan": 120 * SECOND}  # a partition that every side has noticed
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    name: str
+    membership: MembershipConfig
+    delay_ns: int  # one way
+
+    def world(self, members: int, faults: tuple[GroupFault, ...], duration_ns: int, seed: int) -> MembershipWorld:
+        seeds = tuple(endpoint_of(index) for index in range(min(3, members)))
+        plan = GroupPlan(
+            seed,
+            names=tuple(f"m{index}" for index in range(members)),
+            seeds=seeds,
+            starts=(0,) * members,
+            config=MemberConfig(membership=self.membership.with_seeds(*seeds)),
+            windows=(64,) * members,
+            network=NetworkProfile(delay_ns=self.delay_ns, jitter="uniform", jitter_ns=self.delay_ns // 4),
+            duration_ns=duration_ns,
+            faults=faults,
+            bursts=(),
+        )
+        return MembershipWorld(plan, None)
+
+
+PRESETS = (
+    Preset("local", MembershipConfig.local(), 50 * MICROSECOND),
+    Preset("lan", MembershipConfig.lan(), 250 * MICROSECOND),
+    Preset("wan", MembershipConfig.wan(), 50 * MILLISECOND),
+)
+
+
+def entered(world: MembershipWorld) -> Iterator[EnteredView]:
+    return (event for event in world.history.events if isinstance(event, EnteredView))
+
+
+def all_in(world: MembershipWorld, since: int, members: set[str], *, is_primary: bool | None = None) -> int:
+    """When the last of `members` entered the first view after `since` that is theirs and nobody else's."""
+    last: dict[str, int] = {}
+    for event in entered(world):
+        names = {member.name for member in event.view.members}
+        if event.at >= since and names == members and (is_primary is None or event.view.is_primary is is_primary):
+            last.setdefault(event.member.name, event.at)
+    assert last.keys() == members, f"only {sorted(last)} of {sorted(members)} got there"
+    return max(last.values()) - since
+
+
+def cold_start(preset: Preset, members: int, seed: int, *, is_primary: bool | None = None) -> int:
+    world = preset.world(members, (), SETTLED_NS[preset.name] + members * 10 * MILLISECOND, seed)
+    assert not world.run()
+    return all_in(world, 0, set(world.plan.names), is_primary=is_primary)
+
+
+def crash(preset: Preset, members: int, seed: int) -> int:
+    at = SETTLED_NS[preset.name] + Random(seed).randrange(SECOND)
+    fault = GroupFault(at, GroupFaultKind.CRASH, seed % members)  # the coordinator is among them
+    world = preset.world(members, (fault,), at + LONG_NS[preset.name], seed)
+    assert not world.run()
+    return all_in(world, at, set(world.plan.names) - {f"m{fault.who}"})
+
+
+def heal(preset: Preset, members: int, seed: int) -> int:
+    at = SETTLED_NS[preset.name] + Random(seed).randrange(SECOND)
+    sides = tuple(index % 2 for index in range(members))
+    lasts_ns = LONG_NS[preset.name] + Random(seed + 1000).randrange(5 * SECOND)  # probes come at fixed times after it
+    fault = GroupFault(at, GroupFaultKind.PARTITION, 0, lasts_ns=lasts_ns, sides=sides)
+    healed = at + fault.lasts_ns
+    world = preset.world(members, (fault,), healed + LONG_NS[preset.name], seed)
+    assert not world.run()
+    return all_in(world, healed, set(world.plan.names))
+
+
+def join(preset: Preset, members: int, seed: int) -> int:
+    """One comes to a group of the others; the answer is when all are in one view."""
+    at = SETTLED_NS[preset.name]
+    fault = GroupFault(at, GroupFaultKind.RESTART, members - 1, lasts_ns=LONG_NS[preset.name] // 2)
+    world = preset.world(members, (fault,), at + LONG_NS[preset.name], seed)
+    assert not world.run()
+    return all_in(world, at + fault.lasts_ns, set(world.plan.names))
+
+
+def frames_of(change: Callable[[Preset, int, int], int], members: int) -> int:
+    """How many frames of the view change travel, while members crash, come in or are merged."""
+    counted: Counter[type[Frame]] = Counter()
+    original = codec.encode
+
+    def counting(group: int, source: int, destination: int, frame: Frame) -> bytes:
+        counted[type(frame)] += 1
+        return original(group, source, destination, frame)
+
+    vars(stack_member).update(encode=counting)
+    try:
+        change(PRESETS[1], members, members - 1)
+        with_change = sum(counted[kind] for kind in ENGINE_FRAMES)
+        counted.clear()
+        cold_start(PRESETS[1], members, members - 1)
+        return with_change - sum(counted[kind] for kind in ENGINE_FRAMES)
+    finally:
+        vars(stack_member).update(encode=original)
+
+
+def main() -> None:
+    times: dict[str, dict[str, tuple[float, float]]] = {}
+    for name, rounds, measure in ROWS:
+        for preset in PRESETS:
+            figures = [measure(preset, seed) / SECOND for seed in range(rounds)]
+            times.setdefault(name, {})[preset.name] = (median(figures), max(figures))
+            line = f"{name:36} {preset.name:6} median {median(figures):6.2f} s  worst {max(figures):6.2f} s"
+            print(line, file=sys.stderr, flush=True)
+    costs: dict[str, dict[int, int]] = {}
+    for name, change in (("crash", crash), ("join", join), ("merge of two halves", heal)):
+        for members in (4, 8, 16, 32):
+            costs.setdefault(name, {})[members] = frames_of(change, members)
+        print(f"frames of a {name}: {costs[name]}", file=sys.stderr, flush=True)
+    print(json.dumps({"seconds": times, "frames": costs}, indent=2))
+
+
+ROWS: list[tuple[str, int, Callable[[Preset, int], int]]] = [
+    ("crash to new view, 5 members", ROUNDS, lambda preset, seed: crash(preset, 5, seed)),
+    ("heal to one view, 2 + 2 members", ROUNDS, lambda preset, seed: heal(preset, 4, seed)),
+    ("heal to one view, 10 + 10 members", 3, lambda preset, seed: heal(preset, 20, seed)),
+    ("cold start of 5 to one view", ROUNDS, lambda preset, seed: cold_start(preset, 5, seed)),
+    ("cold start of 20 to one view", 3, lambda preset, seed: cold_start(preset, 20, seed)),
+    ("cold start of 20, primary", 3, lambda preset, seed: cold_start(preset, 20, seed, is_primary=True)),
+    ("cold start of 100 to one view", 1, lambda preset, seed: cold_start(preset, 100, seed)),
+]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,27 @@
+"""What can be set about total order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from motet.core.checks import require_between
+from motet.core.limits import MAX_DATAGRAM_BYTES
+from motet.core.units import MILLISECOND, SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class OrderingConfig:
+    body_bytes: int = 60_000  # the largest body, numbers that ride along included
+    window: int = 64  # frames of ours that may be under way without being delivered; bounds the hold-back queues
+    backlog_bytes: int = 32 << 20  # accepted but waiting; once beyond it, `send` refuses
+    ask_ns: int = 50 * MILLISECOND  # proposals that are late are asked for after this, and ever more seldom
+    progress_ns: int = 10 * MILLISECOND  # how often members tell how far they are, while that changes
+    most_riders: int = 64  # final numbers that ride on one frame; more make a frame of their own
+
+    def __post_init__(self) -> None:
+        require_between("body_bytes", self.body_bytes, 256, MAX_DATAGRAM_BYTES)
+        require_between("window", self.window, 1, 1 << 20)
+        require_between("backlog_bytes", self.backlog_bytes, 1, 1 << 40)
+        require_between("ask_ns", self.ask_ns, MILLISECOND, 60 * SECOND)
+        require_between("progress_ns", self.progress_ns, MILLISECOND, 60 * SECOND)
+        require_between("most_riders", self.most_riders, 1, 4096)

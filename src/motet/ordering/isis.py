@@ -1,0 +1,86 @@
+"""The ISIS algorithm of one view, apart from how its messages travel (seed `isis-total-order.md`).
+
+    DATA (sender, id)        -> propose clock + 1, and hold the frame back
+    proposals of all members -> the largest is final; of equal ones the smaller proposer's
+    SEQ (sender, id, number) -> the clock is at least that; the frame is decided
+    a decided head           -> it is delivered
+
+Members are ranks in the view. Ids are counted by each sender from 1. Final numbers leave a sender in the order of its
+ids: so what is decided of one sender is always a prefix of what it sent, and its frames are delivered in that order.
+
+Invariants: the clock is at least every number proposed or seen; a frame of ours is undecided, or its number was handed
+out once; the same (sender, id) is proposed once.
+"""
+
+from __future__ import annotations
+
+from motet.ordering.holdback import HoldBackQueue, Pending
+from motet.wire.ordered import Number
+
+
+class Isis:
+    def __init__(self, size: int, rank: int) -> None:
+        self.clock = 0
+        self.queue = HoldBackQueue()
+        self._size = size
+        self._rank = rank
+        self._received = [0] * size  # the highest id of each sender, all before it received
+        self._decided = [0] * size  # the same for numbers
+        self._proposals: dict[int, dict[int, int]] = {}  # of our own frames: id -> proposer -> number
+        self.final = 0  # the highest id of ours whose number was handed out
+
+    def receive_data(self, sender: int, frame_id: int, body: bytes) -> int | None:
+        """The next frame of a sender; the answer is our proposal. None for one that came before, or out of turn."""
+        if frame_id != self._received[sender] + 1:
+            return None
+        self._received[sender] = frame_id
+        self.clock += 1
+        self.queue.add(Pending(sender, frame_id, body, self.clock, Number(self.clock, self._rank)))
+        return self.clock
+
+    def proposed(self, sender: int, frame_id: int) -> int | None:
+        """What we proposed for a frame that is not delivered yet."""
+        pending = self.queue.get(sender, frame_id)
+        return pending.proposed if pending is not None else None
+
+    def receive_proposal(self, proposer: int, frame_id: int, number: int) -> None:
+        """For a frame of ours. The first word of a proposer counts."""
+        if self.final < frame_id:
+            self._proposals.setdefault(frame_id, {}).setdefault(proposer, number)
+
+    def finals(self) -> tuple[int, list[Number]]:
+        """The frames of ours that all have proposed for, from `first` on: their numbers, each handed out once."""
+        first, numbers = self.final + 1, []
+        while len(proposals := self._proposals.get(self.final + 1, {})) == self._size:
+            self.final += 1
+            highest = max(proposals.values())
+            numbers.append(Number(highest, min(rank for rank, number in proposals.items() if number == highest)))
+            del self._proposals[self.final]
+        return first, numbers
+
+    def missing(self, proposer: int, sent: int) -> tuple[int, int] | None:
+        """The span of our frames that this member has not proposed for, and must."""
+        wanted = [i for i in range(self.final + 1, sent + 1) if proposer not in self._proposals.get(i, {})]
+        return (wanted[0], wanted[-1]) if wanted else None
+
+    def receive_number(self, sender: int, frame_id: int, number: Number) -> bool:
+        """The next final number of a sender; False for one that came before, out of turn, or without its frame."""
+        if frame_id != self._decided[sender] + 1 or not self.queue.decide(sender, frame_id, number):
+            return False
+        self._decided[sender] = frame_id
+        self.clock = max(self.clock, number.number)
+        return True
+
+    def deliverable(self) -> list[Pending]:
+        ready = []
+        while (head := self.queue.pop()) is not None:
+            ready.append(head)
+        return ready
+
+    def received(self, sender: int) -> int:
+        return self._received[sender]
+
+    def _check(self) -> None:
+        self.queue._check()
+        assert all(decided <= received for decided, received in zip(self._decided, self._received, strict=True))
+        assert all(frame_id > self.final for frame_id in self._proposals)
