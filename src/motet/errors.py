@@ -43,3 +43,7 @@ class PeerUnreachableError(SendFailedError):
 
 class LeftGroupError(SendFailedError):
     """The member left the group while messages still waited."""
+
+
+class NotPrimaryError(MotetError):
+    """The view is not primary, and the caller does not want to wait until one is."""

@@ -19,6 +19,7 @@ from motet.core.units import MILLISECOND, SECOND
 from motet.core.view import View, ViewId
 from motet.membership.engine import FRAMES, EngineConfig, Left, ViewEngine, ViewInstalled
 from motet.multicast import Multicast, MulticastConfig
+from motet.stack.channel import GroupChannel
 from motet.wire.body import split
 from motet.wire.frames import MulticastData
 
@@ -60,10 +61,10 @@ class Group:
         self._order = count()
         self.nodes: dict[Address, Node] = {}
         for address in addresses:
-            multicast = Multicast(address, MulticastConfig(capacity=capacity, body_bytes=64), Counters())
-            multicast.install_view(addresses, dict.fromkeys(addresses, 0), 0)
-            engine = ViewEngine(address, view, multicast, CONFIG, Counters())
-            self.nodes[address] = Node(address, multicast, engine, [view])
+            channel = GroupChannel(address, MulticastConfig(capacity=capacity, body_bytes=64), None, Counters())
+            channel.multicast.install_view(addresses, dict.fromkeys(addresses, 0), 0)
+            engine = ViewEngine(address, view, channel, CONFIG, Counters())
+            self.nodes[address] = Node(address, channel.multicast, engine, [view])
 
     def __getitem__(self, index: int) -> Node:
         return list(self.nodes.values())[index]

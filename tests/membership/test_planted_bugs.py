@@ -14,6 +14,7 @@ from motet.membership.engine import ViewEngine
 from motet.multicast.machine import Multicast
 from motet.multicast.receiver import MulticastReceiver
 from motet.multicast.sender import MulticastSender
+from motet.stack.channel import GroupChannel
 from motet.window.digest import Cut, DigestEntry
 from motet.wire.frames import Commit, Prepared, Ready
 from tests.membership.group import Group, check_agreement
@@ -100,8 +101,8 @@ def a_view_waits_until_the_window_is_empty(patch: pytest.MonkeyPatch) -> None:
 
     def begin(self: ViewEngine, participants: Any, leavers: Any, now: int) -> list[Effect]:
         channel = self._channel
-        assert isinstance(channel, Multicast)
-        return original(self, participants, leavers, now) if channel.sender.is_drained else []
+        assert isinstance(channel, GroupChannel)
+        return original(self, participants, leavers, now) if channel.multicast.sender.is_drained else []
 
     patch.setattr(ViewEngine, "_begin", begin)
 

@@ -8,6 +8,7 @@ import pytest
 
 from motet.core.units import MILLISECOND, SECOND
 from motet.sim.group_plan import (
+    AMBUSHED,
     CLUSTER_NS,
     LARGE_GROUP,
     GroupFaultKind,
@@ -104,6 +105,23 @@ def test_faults_come_in_clusters_that_hit_inside_one_view_change() -> None:
     ]
     assert sum(gap < CLUSTER_NS for gap in gaps) >= 50
     assert sum(gap > SECOND for gap in gaps) >= 50
+
+
+def test_every_fifth_world_lies_in_wait_for_view_changes() -> None:
+    for plan in plans():
+        ambushes = [fault for fault in plan.faults if fault.ambush_ns is not None]
+        assert bool(ambushes) == (plan.seed % AMBUSHED == AMBUSHED - 1)
+    waiting = [fault for plan in plans() for fault in plan.faults if fault.ambush_ns is not None]
+    assert {fault.hits_first for fault in waiting} == {True, False}
+
+
+def test_an_ambush_strikes_in_the_middle_of_a_view_change() -> None:
+    seed = next(plan.seed for plan in plans() if plan.seed % AMBUSHED == AMBUSHED - 1 and len(plan.names) > 2)
+    transcript = run_membership(seed, with_transcript=True).transcript
+    faults = [line.partition("fault: ")[2] for line in transcript if "fault: " in line]
+    planned = {str(fault) for fault in draw_group_plan(seed).faults}
+    assert any("into a view change" in fault for fault in planned)
+    assert any(fault not in planned for fault in faults), "none was sprung"
 
 
 def test_some_groups_are_restarted_one_after_the_other() -> None:

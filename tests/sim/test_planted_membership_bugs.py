@@ -8,7 +8,7 @@ import pytest
 
 from motet.core.effects import Effect
 from motet.core.view import ViewId
-from motet.membership import engine as engine_module
+from motet.membership import coordinator
 from motet.membership.discovery import Discovery
 from motet.membership.engine import ViewEngine
 from motet.membership.machine import Membership
@@ -17,14 +17,13 @@ from motet.multicast.machine import Multicast
 from motet.multicast.receiver import MulticastReceiver
 from motet.multicast.sender import MulticastSender
 from motet.sim.runner import run_seed
-from motet.wire.frames import Commit
 
-SEEDS = range(150)
+SEEDS = range(80)
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def every_view_is_primary(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(engine_module, "is_primary", lambda *_: True)
+    patch.setattr(coordinator, "is_primary", lambda *_: True)
 
 
 def nobody_remembers_the_last_primary_view(patch: pytest.MonkeyPatch) -> None:
@@ -60,15 +59,6 @@ def a_frozen_sender_goes_on_sending(patch: pytest.MonkeyPatch) -> None:
         return entry
 
     patch.setattr(MulticastSender, "freeze", freeze)
-
-
-def an_end_that_was_seen_is_not_adopted(patch: pytest.MonkeyPatch) -> None:
-    original = ViewEngine._answer
-
-    def answer(self: ViewEngine, frame: object, digest: object, ended: Commit | None) -> object:
-        return original(self, frame, digest, None)  # type: ignore[arg-type]
-
-    patch.setattr(ViewEngine, "_answer", answer)
 
 
 def a_new_view_takes_a_number_that_was_used(patch: pytest.MonkeyPatch) -> None:
@@ -113,7 +103,7 @@ PLANTS = [
     the_rest_of_a_view_is_not_fetched,
     a_frozen_receiver_goes_on_delivering,
     a_frozen_sender_goes_on_sending,
-    an_end_that_was_seen_is_not_adopted,
+    a_restart_at_the_same_place_is_not_noticed,
     a_new_view_takes_a_number_that_was_used,
     views_are_never_merged,
     nobody_is_ever_suspected,

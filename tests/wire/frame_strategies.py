@@ -105,7 +105,7 @@ VIEWS = st.builds(View, VIEW_IDS, MEMBERS, st.booleans())
 PAIRS = tuples(st.tuples(INCARNATIONS, INCARNATIONS))
 SUMMARIES = st.builds(ViewSummary, VIEW_IDS, ADDRESS, st.booleans(), st.integers(0, 0xFFFF))
 QUADS = tuples(st.tuples(INCARNATIONS, INCARNATIONS, INCARNATIONS, INCARNATIONS))
-DECISIONS = st.builds(Decision, QUADS, VIEWS, PAIRS, tuples(VIEWS), tuples(INCARNATIONS))
+DECISIONS = st.builds(Decision, QUADS, VIEWS, PAIRS, tuples(VIEWS), tuples(LIVES), VIEW_IDS, LIVES)
 RECORD = (st.none() | VIEWS, tuples(VIEWS))
 NEEDS = st.sampled_from(StateNeed)
 
@@ -127,9 +127,9 @@ FRAMES: dict[type[Frame], st.SearchStrategy[Frame]] = {
     AreYouAlive: st.builds(AreYouAlive),
     IAmAlive: st.builds(IAmAlive, VIEW_IDS),
     Prepare: st.builds(Prepare, VIEW_IDS, BALLOTS, ADDRESSES),
-    Prepared: st.builds(Prepared, VIEW_IDS, BALLOTS, QUADS, *RECORD, NEEDS, st.none() | DECISIONS),
+    Prepared: st.builds(Prepared, VIEW_IDS, BALLOTS, QUADS, *RECORD, NEEDS, VIEW_IDS, LIVES, st.none() | DECISIONS),
     CutTo: st.builds(CutTo, VIEW_IDS, BALLOTS, DECISIONS, *RECORD),
-    Ready: st.builds(Ready, VIEW_IDS, BALLOTS),
+    Ready: st.builds(Ready, VIEW_IDS, BALLOTS, LIVES),
     Commit: st.builds(Commit, VIEW_IDS, BALLOTS, DECISIONS),
     Installed: st.builds(Installed, VIEW_IDS),
     Abort: st.builds(Abort, VIEW_IDS, BALLOTS, st.booleans()),
@@ -141,11 +141,21 @@ FRAMES: dict[type[Frame], st.SearchStrategy[Frame]] = {
     MergeRequest: st.builds(MergeRequest, BALLOTS, VIEW_IDS),
     MergeRefusal: st.builds(MergeRefusal, BALLOTS, TEXTS),
     MergeResponse: st.builds(
-        MergeResponse, BALLOTS, VIEWS, ADDRESSES, ADDRESSES, QUADS, tuples(LIVES), tuples(LIVES), *RECORD
+        MergeResponse,
+        BALLOTS,
+        VIEWS,
+        ADDRESSES,
+        ADDRESSES,
+        QUADS,
+        tuples(LIVES),
+        tuples(LIVES),
+        VIEW_IDS,
+        LIVES,
+        *RECORD,
     ),
-    MergeView: st.builds(MergeView, BALLOTS, VIEWS, PAIRS, tuples(VIEWS), tuples(LIVES), *RECORD),
-    MergeReady: st.builds(MergeReady, BALLOTS),
-    MergeCommit: st.builds(MergeCommit, BALLOTS, VIEW_IDS),
+    MergeView: st.builds(MergeView, BALLOTS, VIEWS, PAIRS, tuples(VIEWS), tuples(LIVES), VIEW_IDS, *RECORD),
+    MergeReady: st.builds(MergeReady, BALLOTS, LIVES),
+    MergeCommit: st.builds(MergeCommit, BALLOTS, VIEW_IDS, LIVES),
     MergeCancel: st.builds(MergeCancel, BALLOTS, st.booleans()),
     StateRequest: st.builds(StateRequest, VIEW_IDS, INCARNATIONS, st.integers(0, 0xFFFF)),
     StateChunk: st.builds(StateChunk, VIEW_IDS, INCARNATIONS, st.booleans(), st.binary(max_size=50)),

@@ -80,7 +80,7 @@ def test_fragments_together_are_the_message(message: bytes, chunk_bytes: int) ->
         (b"", "0 bytes are too short for a body"),
         (bytes(7), "7 bytes are too short for a body"),
         (HEADER.pack(0, 0), "body kind 0 is unknown"),
-        (HEADER.pack(3, 0), "body kind 3 is unknown"),
+        (HEADER.pack(3, 0), "8 bytes are too short for an ordered body"),
         (HEADER.pack(PACKED, 1), "1 lengths do not fit into 8 bytes"),
         (HEADER.pack(PACKED, 0xFFFFFFFF) + bytes(100), "4294967295 lengths do not fit into 108 bytes"),
         (HEADER.pack(PACKED, 0) + b"x", "lengths add up to 0, the payload has 1 bytes"),

@@ -9,7 +9,7 @@ Invariant: at most one round is under way, and its ballot is ours.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from motet.core.effects import Effect
 from motet.core.identity import Address
@@ -44,6 +44,7 @@ class Round:
     until: int  # whoever has not answered by then is suspected
     answers: dict[Address, Prepared] = field(default_factory=dict)
     plan: CutTo | None = None
+    position: int = 0  # where our own log will stand when the view has ended
     ready: set[Address] = field(default_factory=set)
     merge: Ballot | None = None  # this round prepares our part of a merge
     leader: Address | None = None  # of the merge
@@ -164,7 +165,8 @@ class Coordinator(Participant):
         cut = self._end_of(current)
         ends = {sender: seqno for sender, seqno, _, _ in cut}
         digest = tuple((member.incarnation, ends[member.incarnation]) for member in members)
-        return Decision(cut, following, digest, (), with_a_holder(members, self._needing(current, StateNeed.LACKING)))
+        lacking = with_a_holder(members, self._needing(current, StateNeed.LACKING))
+        return Decision(cut, following, digest, (), lacking, self.epoch)
 
     def _needing(self, current: Round, *needs: StateNeed) -> tuple[int, ...]:
         return tuple(member.incarnation for member, answer in current.answers.items() if answer.state in needs)
@@ -183,12 +185,13 @@ class Coordinator(Participant):
         if current is None or current.plan is None:
             return []
         current.ready.add(source)
+        current.position = frame.position if source == self._local else current.position
         if not current.ready.issuperset(current.participants):
             return []
         if current.merge is not None:
             current.until = now + self._config.in_doubt_ns
             return self._tell_leader(current)
-        return self._commit(current, current.plan.decision, now)
+        return self._commit(current, replace(current.plan.decision, position=current.position), now)
 
     def _adopt(self, current: Round, decision: Decision, now: int) -> list[Effect]:
         """Somebody saw how this view ends: then it ends so, for everybody who can still be told."""

@@ -8,6 +8,7 @@ What a member sends to itself takes the same path as what it sends to others.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from motet.core.counters import Count
 from motet.core.effects import Effect, Frame
@@ -70,7 +71,7 @@ class ViewEngine(Coordinator):
     _leader: MergeLeader | None = None
     _lead_until = 0
     _merges = 0  # that we began to lead
-    _led: tuple[Ballot, ViewId] | None = None  # the last merge that we committed
+    _led: MergeCommit | None = None  # of the last merge that we committed
     _retry_at: int | None = None
 
     # What the failure detector and the application say
@@ -222,7 +223,9 @@ class ViewEngine(Coordinator):
         """Our part's answer: the digests at first, later that all are ready. Nothing while we are still at it."""
         if current.leader is None or current.merge is None or current.late:
             return []
-        return self._send(current.leader, MergeReady(current.merge) if current.plan else self._response(current))
+        return self._send(
+            current.leader, MergeReady(current.merge, current.position) if current.plan else self._response(current)
+        )
 
     def _response(self, current: Round) -> MergeResponse:
         digest: dict[Address, DigestEntry] = {}
@@ -237,6 +240,8 @@ class ViewEngine(Coordinator):
             quads(digest),
             self._needing(current, StateNeed.HELD, StateNeed.LACKING),
             self._needing(current, StateNeed.LACKING),
+            self.epoch,
+            max(answer.position for answer in current.answers.values()),
             record.last,
             record.attempts,
         )
@@ -245,14 +250,16 @@ class ViewEngine(Coordinator):
         current = self._part_of(source, frame.merge)
         if current is None or current.plan is not None or current.late:
             return []
-        decision = Decision(self._end_of(current), frame.following, frame.digest, frame.subviews, frame.lacking)
+        cut = self._end_of(current)
+        decision = Decision(cut, frame.following, frame.digest, frame.subviews, frame.lacking, frame.epoch)
         return self._plan_the_end(current, decision, PrimaryRecord(frame.last, frame.attempts), now)
 
     def _on_merge_commit(self, source: Address, frame: MergeCommit, now: int) -> list[Effect]:
         """The leader's word that all parts are ready. Answered when we have installed, which we do at once."""
         current = self._part_of(source, frame.merge)
         if current is not None and current.plan is not None and not current.late:
-            return self._commit(current, current.plan.decision, now) + self._send(source, Installed(frame.view))
+            decision = replace(current.plan.decision, position=frame.position)
+            return self._commit(current, decision, now) + self._send(source, Installed(frame.view))
         has_installed = self._ended is not None and self._ended.decision.following.id == frame.view
         return self._send(source, Installed(frame.view)) if has_installed else []
 
@@ -304,17 +311,17 @@ class ViewEngine(Coordinator):
         leader = self._leader
         if leader is None or leader.merge != frame.merge:
             return self._settle_old_merge(source, frame.merge)
-        if not leader.ready(source) or leader.plan is None:
+        if not leader.ready(source, frame.position) or leader.plan is None:
             return []
-        self._led = (leader.merge, leader.plan.following.id)
+        self._led = MergeCommit(leader.merge, leader.plan.following.id, leader.position)
         self._lead_until = now + self._config.in_doubt_ns
         return self._send_all(leader.unanswered())
 
     def _settle_old_merge(self, source: Address, merge: Ballot) -> list[Effect]:
         """A part still waits for a merge that is over: it was committed, or it was not."""
-        if self._led is not None and self._led[0] == merge:
-            return self._send(source, MergeCommit(merge, self._led[1]))
-        is_off = merge.proposer == self._local.incarnation and (self._led is None or merge > self._led[0])
+        if self._led is not None and self._led.merge == merge:
+            return self._send(source, self._led)
+        is_off = merge.proposer == self._local.incarnation and (self._led is None or merge > self._led.merge)
         return self._send(source, MergeCancel(merge, is_off))
 
     def _cancel_merge(self, guilty: list[Address]) -> list[Effect]:

@@ -43,6 +43,7 @@ class MergeLeader:
         self.merge = merge
         self.phase = Phase.GATHERING
         self.plan: MergeView | None = None
+        self.position = 0  # of the log, when the merged view begins
         self._local = local
         self._view = view
         self._parts = {coordinator: _Part() for coordinator in coordinators}
@@ -71,7 +72,9 @@ class MergeLeader:
     def _question(self) -> Frame:
         if self.plan is None:
             return MergeRequest(self.merge, self._view)
-        return MergeCommit(self.merge, self.plan.following.id) if self.phase is Phase.COMMITTED else self.plan
+        if self.phase is Phase.COMMITTED:
+            return MergeCommit(self.merge, self.plan.following.id, self.position)
+        return self.plan
 
     def respond(self, source: Address, frame: MergeResponse) -> bool:
         """Keep a part's answer; True when it was the last one."""
@@ -106,17 +109,20 @@ class MergeLeader:
             merged_digest(responses, following.members, counters),
             tuple(response.view for response in responses),
             lacking_in_merge(responses, following.members),
+            responses[0].epoch,
             record.last,
             record.attempts,
         )
         self.phase = Phase.AGREEING
 
-    def ready(self, source: Address) -> bool:
-        """True when this makes all parts ready."""
+    def ready(self, source: Address, position: int) -> bool:
+        """True when this makes all parts ready. The log stands where the part says that the others follow."""
         part = self._parts.get(source)
         if part is None or self.phase is not Phase.AGREEING or part.is_ready:
             return False
         part.is_ready = True
+        if part.response is self._responses()[0]:
+            self.position = position
         if self.silent:
             return False
         self.phase = Phase.COMMITTED
@@ -137,13 +143,13 @@ class MergeLeader:
     # What the parts say together
 
     def _responses(self) -> list[MergeResponse]:
-        """The part that continues the log first, then ours, then by age: seniority in the merged view follows it."""
+        """The part with the latest log first, then ours, then by age: seniority in the merged view follows it."""
         answered = [(c, part.response) for c, part in self._parts.items() if part.response is not None]
         return [response for _, response in sorted(answered, key=lambda item: self._seniority(*item))]
 
-    def _seniority(self, coordinator: Address, response: MergeResponse) -> tuple[bool, int, bool, ViewId]:
-        view = response.view
-        return (not view.is_primary, -view.id.number if view.is_primary else 0, coordinator != self._local, view.id)
+    def _seniority(self, coordinator: Address, response: MergeResponse) -> tuple[int, int, int, bool, ViewId]:
+        epoch = response.epoch
+        return (-epoch.number, -epoch.creator, -response.position, coordinator != self._local, response.view.id)
 
     @property
     def members(self) -> tuple[Address, ...]:

@@ -19,7 +19,7 @@ from motet.core.counters import Count, Counters
 from motet.core.effects import Effect, Frame, Transmit
 from motet.core.identity import Address
 from motet.core.units import MILLISECOND, SECOND
-from motet.core.view import NO_BALLOT, Ballot, View, ViewId
+from motet.core.view import NO_BALLOT, NO_VIEW, Ballot, View, ViewId
 from motet.errors import ConfigError, MisuseError
 from motet.membership.primary import PrimaryRecord
 from motet.window.digest import Cut, DigestEntry
@@ -47,8 +47,19 @@ class Flushed(Protocol):
     def fetch(self, cut: Cuts, now: int) -> list[Effect]: ...
     def is_complete(self, cut: Cuts) -> bool: ...
     def thaw(self, now: int) -> list[Effect]: ...
-    def end_view(self, cut: Cuts) -> list[Effect]: ...
-    def begin_view(self, members: tuple[Address, ...], digest: Mapping[Address, int], now: int) -> list[Effect]: ...
+
+    @property
+    def position(self) -> int:
+        """How far the log is delivered."""
+
+    def position_after(self, cut: Cuts, *, goes_on: bool) -> int:
+        """The same, when the view will have ended with this cut, which is held."""
+
+    def end_view(self, cut: Cuts, *, goes_on: bool) -> list[Effect]:
+        """Deliver the rest; of the log only if it goes on in the view that follows."""
+
+    def begin_view(self, view: View, digest: Mapping[Address, int], position: int | None, now: int) -> list[Effect]:
+        """`position`: where the log stands, for one who comes to it from outside."""
 
 
 class Surroundings:
@@ -130,6 +141,7 @@ class Participant:
         self.view = view
         self.record = record if record is not None else PrimaryRecord().installed(view)
         self.has_left = False
+        self.epoch = view.id if view.is_primary else NO_VIEW  # the last primary view whose log and state we share
         self._local = local
         self._channel = channel
         self._config = config
@@ -211,13 +223,14 @@ class Participant:
     def _answer(self, frame: Prepare, digest: Mapping[Address, DigestEntry], ended: Commit | None) -> Prepared:
         record, need = self.record, self._surroundings.need
         decided = ended.decision if ended else None
-        return Prepared(frame.view, frame.ballot, quads(digest), record.last, record.attempts, need, decided)
+        log = (self.epoch, self._channel.position)
+        return Prepared(frame.view, frame.ballot, quads(digest), record.last, record.attempts, need, *log, decided)
 
     def _on_cut(self, source: Address, frame: CutTo, now: int) -> list[Effect]:
         if frame.view != self.view.id or frame.ballot != self._promised or not self.is_frozen:
             return self._refuse(source, frame.view, frame.ballot)
         if self._is_ready:
-            return self._send(source, Ready(frame.view, frame.ballot))
+            return self._send(source, self._readiness(frame))
         self._frozen_since = now
         if self._plan == frame:
             return []
@@ -233,7 +246,17 @@ class Participant:
         self._is_ready = True
         self._frozen_since = now
         self.record = self.record.attempted(plan.decision.following, PrimaryRecord(plan.last, plan.attempts))
-        return self._send(self._member(plan.ballot.proposer), Ready(plan.view, plan.ballot))
+        return self._send(self._member(plan.ballot.proposer), self._readiness(plan))
+
+    def _readiness(self, plan: CutTo) -> Ready:
+        decision = plan.decision
+        position = self._channel.position_after(self._cut(decision.cut), goes_on=self._is_followed(decision))
+        return Ready(plan.view, plan.ballot, position)
+
+    def _is_followed(self, decision: Decision) -> bool:
+        """Our log goes on in the view that follows, and those who come in from other parts take it over."""
+        is_first = not decision.subviews or decision.subviews[0].id == self.view.id
+        return is_first and decision.following.is_primary
 
     def _on_commit(self, source: Address, frame: Commit, now: int) -> list[Effect]:
         following = frame.decision.following
@@ -256,7 +279,7 @@ class Participant:
         return effects + self._channel.fetch(cut, now)
 
     def _install(self, frame: Commit, cut: Cuts, now: int) -> list[Effect]:
-        effects = self._channel.end_view(cut)
+        effects = self._channel.end_view(cut, goes_on=self._is_followed(frame.decision))
         self._ended = frame
         if self._local in frame.decision.following:
             return effects + self._enter(frame.decision, now)
@@ -267,10 +290,11 @@ class Participant:
         """The others ended this view without us: we were cut off, or suspected. Until a merge we are our own view."""
         alone = View(self._next_id(0), (self._local,), is_primary=self._config.partitions == "all")
         lacking = (self._local.incarnation,) if self._surroundings.need is StateNeed.LACKING else ()
-        return self._channel.end_view({}) + self._enter(Decision((), alone, (), (), lacking), now)
+        return self._channel.end_view({}, goes_on=False) + self._enter(Decision((), alone, (), (), lacking), now)
 
     def _enter(self, decision: Decision, now: int) -> list[Effect]:
-        self.view = view = decision.following
+        before, self.view = self.view.id, decision.following
+        view = self.view
         self.record = self.record.installed(view)
         self._highest_number = max(self._highest_number, view.id.number)
         self._counters[Count.VIEW_CHANGED] += 1
@@ -278,9 +302,18 @@ class Participant:
         self._forget_the_old_view()
         known = {member.incarnation: member for member in view.members}
         digest = {known[incarnation]: seqno for incarnation, seqno in decision.digest if incarnation in known}
-        begun = self._channel.begin_view(view.members, digest, now)
+        begun = self._channel.begin_view(view, digest, self._take_over(decision, before), now)
         installed = ViewInstalled(view, decision.subviews, decision.lacking)
         return [installed, *effects, *begun, *self._begun(now)]
+
+    def _take_over(self, decision: Decision, before: ViewId) -> int | None:
+        """Whose log and state we share from now on; the answer is where that log stands, if it was not ours."""
+        comes_in = bool(decision.subviews) and decision.subviews[0].id != before
+        if decision.following.is_primary:
+            self.epoch = decision.following.id
+        elif comes_in:
+            self.epoch = decision.epoch
+        return decision.position if comes_in else None
 
     def _next_id(self, known: int) -> ViewId:
         """Above every view that we made or know of: no id is used twice, and views are installed in their order."""

@@ -8,7 +8,7 @@ senders that are not in the view yet; `_repaired` holds at most one window of se
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from motet.core.counters import Count, Counters
 from motet.core.effects import Broadcast, Effect, Frame, Transmit
@@ -146,6 +146,19 @@ class Multicast:
     def forget(self, address: Address) -> None:
         """The process is gone for good: what was kept for a view with it is of no use."""
         self._early.pop(address, None)
+
+    def undelivered(self, cut: Mapping[Address, Cut[Address]]) -> Iterator[tuple[Address, bytes]]:
+        """What is held of each stream up to the cut, and not handed up yet; ours up to its end."""
+        ends = {self._local: self._sender.window.high} | {sender: end.seqno for sender, end in cut.items()}
+        windows = {self._local: self._sender.window} | {m: r.window for m, r in self._receivers.items()}
+        for sender, window in windows.items():
+            for seqno in range(window.delivered + 1, ends.get(sender, 0) + 1):
+                if (body := window[seqno]) is not None:
+                    yield sender, body
+
+    def pump(self, now: int) -> list[Effect]:
+        """Send what waits, ours and the rider's, as far as the window allows."""
+        return self._sender.pump(now, is_held=self._is_held)
 
     def digest(self) -> dict[Address, DigestEntry]:
         """What we know at first hand of every stream, ours included."""

@@ -8,6 +8,7 @@ Invariants: admitted <= accepted; nothing up to `high` is missing; `low` never p
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from motet.core.counters import Count, Counters
 from motet.core.effects import Admitted, Broadcast, Channel, Deliver, Effect, SendFailed
@@ -21,6 +22,16 @@ from motet.wire.backlog import Backlog
 from motet.wire.frames import Highest, MulticastData
 
 
+class Rider(Protocol):
+    """Another source of bodies for our stream. Total order is one."""
+
+    def next_body(self) -> bytes | None:
+        """What goes into the next frame; None when there is nothing."""
+
+    def lift(self, body: bytes) -> bytes:
+        """A body of ours is about to leave: something may ride on it."""
+
+
 class MulticastSender:
     def __init__(self, local: Address, config: MulticastConfig, counters: Counters, round_trip: RoundTrip) -> None:
         self.window: RingWindow[bytes] = RingWindow(config.capacity)
@@ -32,6 +43,8 @@ class MulticastSender:
         self._counters = counters
         self._round_trip = round_trip
         self._backlog = Backlog(config.body_bytes)
+        self.rider: Rider | None = None
+        self._is_riders_turn = False  # frames of ours and of the rider take turns
         self._is_frozen = False  # a flush is under way: what is accepted waits for the next view
         self._announced = 0  # the stable seqno that the group was last told
         self._attempt = 0
@@ -59,7 +72,8 @@ class MulticastSender:
             effects += sent
             delivered = [] if is_held else self._deliver_own()
             effects += delivered
-            if not delivered or not self._backlog or self.window.is_full or self._is_frozen:
+            is_empty = self.rider is None and not self._backlog
+            if not delivered or is_empty or self.window.is_full or self._is_frozen:
                 break
         if self.admitted > admitted:
             effects.append(Admitted(Channel.MULTICAST, None, self.admitted))
@@ -135,9 +149,7 @@ class MulticastSender:
 
     def _fill(self, now: int) -> list[Effect]:
         effects: list[Effect] = []
-        while self._backlog and not self.window.is_full and not self._is_frozen:
-            body, completed = self._backlog.take()
-            self.admitted += completed
+        while not self.window.is_full and not self._is_frozen and (body := self._next_body()) is not None:
             seqno = self.window.append(body)
             effects.append(Broadcast(MulticastData(self._local.incarnation, seqno, self.window.low, body)))
             self._counters[Count.FRAME_SENT] += 1
@@ -145,6 +157,22 @@ class MulticastSender:
             self._announced = self.window.low
             self._restart_tail_timer(now)
         return effects
+
+    def _next_body(self) -> bytes | None:
+        self._is_riders_turn = not self._is_riders_turn
+        if self.rider is None:
+            return self._own_body()
+        if self._is_riders_turn or not self._backlog:
+            return self.rider.next_body() or self._own_body()
+        body = self._own_body()
+        return self.rider.lift(body) if body is not None else None
+
+    def _own_body(self) -> bytes | None:
+        if not self._backlog:
+            return None
+        body, completed = self._backlog.take()
+        self.admitted += completed
+        return body
 
     def _deliver_own(self) -> list[Effect]:
         bodies = self.window.take()

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from motet.core.checks import require_between
-from motet.core.limits import MAX_DATAGRAM_BYTES
+from motet.core.limits import MAX_DATAGRAM_BYTES, MIN_BODY_BYTES
 from motet.core.units import MILLISECOND, SECOND
+from motet.wire.ordered import HEADER, NUMBER
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +20,14 @@ class OrderingConfig:
     most_riders: int = 64  # final numbers that ride on one frame; more make a frame of their own
 
     def __post_init__(self) -> None:
-        require_between("body_bytes", self.body_bytes, 256, MAX_DATAGRAM_BYTES)
+        require_between("body_bytes", self.body_bytes, 2 * MIN_BODY_BYTES, MAX_DATAGRAM_BYTES)
         require_between("window", self.window, 1, 1 << 20)
         require_between("backlog_bytes", self.backlog_bytes, 1, 1 << 40)
         require_between("ask_ns", self.ask_ns, MILLISECOND, 60 * SECOND)
         require_between("progress_ns", self.progress_ns, MILLISECOND, 60 * SECOND)
         require_between("most_riders", self.most_riders, 1, 4096)
+
+    @property
+    def rider_bytes(self) -> int:
+        """What the numbers that ride on a frame may take of it."""
+        return HEADER.size + self.most_riders * NUMBER.size

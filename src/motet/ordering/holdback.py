@@ -9,6 +9,7 @@ Invariant: no two frames have the same sender and id; a frame whose final number
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
@@ -38,6 +39,9 @@ class HoldBackQueue:
 
     def __len__(self) -> int:
         return len(self._pending)
+
+    def __iter__(self) -> Iterator[Pending]:
+        return iter(self._pending.values())
 
     def __contains__(self, name: tuple[int, int]) -> bool:
         return name in self._pending

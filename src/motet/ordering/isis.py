@@ -77,6 +77,15 @@ class Isis:
             ready.append(head)
         return ready
 
+    @property
+    def received_ids(self) -> list[int]:
+        """Of each sender, the highest id received."""
+        return list(self._received)
+
+    @property
+    def decided_ids(self) -> list[int]:
+        return list(self._decided)
+
     def received(self, sender: int) -> int:
         return self._received[sender]
 

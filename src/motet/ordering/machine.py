@@ -5,9 +5,9 @@
     proposals of all             -> the final numbers ride on our next frame, or on one of their own
     proposals that are late      -> asked for again
     we delivered further         -> the coordinator is told; when all are further it tells all: that is stable
-    the view ends, a primary one
-    follows and we go on in it   -> the queue is drained: all who go on hold the same frames and numbers
-    the view ends otherwise      -> what is pending is dropped; ours failed, it may or may not be in the log
+    the view ends                -> what is decided is delivered: all who end it hold the same frames and numbers
+    ... and the log goes on      -> what is not decided follows, by sender and id
+    ... or it does not           -> what is not decided is dropped; ours failed, it may or may not be in the log
 
 Positions count messages. What is delivered beyond the stable position can be taken back, and only if we are cut off
 from the primary component.
@@ -17,7 +17,7 @@ Invariants: frames of ours under way <= window; stable <= position; in a view th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from motet.core.counters import Count, Counters
@@ -26,12 +26,12 @@ from motet.core.identity import Address
 from motet.core.view import NO_VIEW, View
 from motet.errors import BacklogFullError, LeftGroupError, MessageTooLargeError, MisuseError, SendFailedError
 from motet.ordering.config import OrderingConfig
-from motet.ordering.holdback import Pending
+from motet.ordering.holdback import HoldBackQueue, Pending
 from motet.ordering.isis import Isis
 from motet.wire.backlog import Backlog
 from motet.wire.body import MAX_MESSAGE_BYTES, message_count
 from motet.wire.frames import Progress, ProposalRequest, Proposals, Stable
-from motet.wire.ordered import HEADER, NUMBER, ORDERED, Number, seal, unseal
+from motet.wire.ordered import ORDERED, Number, seal, unseal
 
 FRAMES = (Proposals, ProposalRequest, Progress, Stable)
 
@@ -59,7 +59,7 @@ class TotalOrder:
         self._local = local
         self._config = config
         self._counters = counters
-        self._backlog = Backlog(config.body_bytes - HEADER.size - config.most_riders * NUMBER.size)
+        self._backlog = Backlog(config.body_bytes - config.rider_bytes)
         self._view = View(NO_VIEW, (local,), is_primary=False)
         self._ranks = {local: 0}
         self._isis = Isis(1, 0)
@@ -75,7 +75,7 @@ class TotalOrder:
         self._asked = 0
         self._told: dict[Address, int] = {}  # at the coordinator: how far each member is
         self._tell_at: int | None = None
-        self._announce_at: int | None = None
+        self._confirmed = -1  # all of this view are known to be so far
 
     # What the application asks for
 
@@ -208,6 +208,10 @@ class TotalOrder:
             self._tell_at = now  # the first word leaves at once; what follows is gathered
         return effects
 
+    @property
+    def queue(self) -> HoldBackQueue:
+        return self._isis.queue
+
     # What other members say
 
     def receive(self, source: Address, frame: Frame, now: int) -> list[Effect]:
@@ -222,7 +226,7 @@ class TotalOrder:
             case ProposalRequest():
                 return self._on_request(source, frame)
             case Progress():
-                return self._on_progress(source, frame, now)
+                return self._on_progress(source, frame)
             case Stable():
                 return self._advance_stable(frame.position)
         raise AssertionError(f"{type(frame).__name__} is in FRAMES and nobody handles it")
@@ -245,37 +249,40 @@ class TotalOrder:
 
     # How far everybody is
 
-    def _on_progress(self, source: Address, frame: Progress, now: int) -> list[Effect]:
+    def _on_progress(self, source: Address, frame: Progress) -> list[Effect]:
         self._told[source] = max(self._told.get(source, 0), frame.position)
-        effects = self._gather_stable(now)
-        if frame.position <= self.stable:
-            effects.append(Transmit(source, Stable(self._view.id, self.stable)))
+        effects = self._gather_stable()
+        if frame.position <= self._confirmed:
+            effects.append(Transmit(source, Stable(self._view.id, self._confirmed)))
         return effects
 
-    def _gather_stable(self, now: int) -> list[Effect]:
+    def _gather_stable(self) -> list[Effect]:
         self._told[self._local] = self.position
         if len(self._told) < len(self._view.members):
             return []
         stable = min(self._told.values())
-        if stable <= self.stable:
+        if stable <= self._confirmed:
             return []
         return [*self._advance_stable(stable), Broadcast(Stable(self._view.id, stable))]
 
     def _advance_stable(self, position: int) -> list[Effect]:
-        if position <= self.stable or position > self.position:
+        if position > self.position:
+            return []
+        self._confirmed = max(self._confirmed, position)
+        if position <= self.stable:
             return []
         self.stable = position
         return [StableAdvanced(position)]
 
     def _tell(self, now: int) -> list[Effect]:
-        """While not all is stable, say how far we are; the coordinator gathers."""
-        if not self._view.is_primary or self.stable >= self.position:
+        """Say how far we are until we hear that all are as far; the coordinator gathers."""
+        if not self._view.is_primary or self._confirmed >= self.position:
             self._tell_at = None
             return []
         self._tell_at = now + self._config.progress_ns
         coordinator = self._view.coordinator
         if coordinator == self._local:
-            return self._gather_stable(now)
+            return self._gather_stable()
         return [Transmit(coordinator, Progress(self._view.id, self.position))]
 
     # Views
@@ -283,10 +290,25 @@ class TotalOrder:
     def end_view(self, *, goes_on: bool) -> list[Effect]:
         """All that the streams had in this view was taken. `goes_on`: a primary view follows, and continues the log."""
         pending = self._isis.queue.drain()
-        effects = self._deliver(pending, 0) if goes_on and self._view.is_primary else []
+        effects = self._deliver([one for one in pending if one.is_decided or goes_on], 0)
         failed = self._fail_what_is_under_way()
         self._tell_at = self._ask_at = None
         return effects + failed
+
+    def position_after(self, undelivered: Iterable[tuple[Address, bytes]], *, goes_on: bool) -> int:
+        """Where the log will stand when the streams have delivered these as well and the view has ended."""
+        held = {(one.sender, one.id): one.body for one in self._isis.queue}
+        received, decided = self._isis.received_ids, self._isis.decided_ids
+        for sender, body in undelivered:
+            if body[0] != ORDERED:
+                continue
+            rank, ordered = self._ranks[sender], unseal(body)
+            decided[rank] += len(ordered.numbers)
+            if ordered.is_ordered:
+                received[rank] += 1
+                held[rank, received[rank]] = ordered.inner
+        counted = (body for (rank, frame_id), body in held.items() if goes_on or frame_id <= decided[rank])
+        return self.position + sum(map(message_count, counted))
 
     def _fail_what_is_under_way(self) -> list[Effect]:
         first, last = self._own_delivered + 1, self.admitted
@@ -299,9 +321,7 @@ class TotalOrder:
 
     def begin_view(self, view: View, position: int | None, now: int) -> list[Effect]:
         """`position`: where the log stands at the beginning, for one who was not there; None for one who was."""
-        effects: list[Effect] = []
-        if position is not None and view.is_primary:
-            effects += self._move_to(position)
+        effects = self._move_to(position) if position is not None else []
         self._view = view
         self._ranks = {member: rank for rank, member in enumerate(view.members)}
         self._isis = Isis(len(view.members), self._ranks[self._local])
@@ -310,6 +330,7 @@ class TotalOrder:
         self._riders, self._first_rider = [], 1
         self._owed, self._plain, self._told = {}, {}, {}
         self._ask_at, self._tell_at = None, now if view.is_primary else None
+        self._confirmed = -1
         return effects
 
     def _move_to(self, position: int) -> list[Effect]:

@@ -12,7 +12,8 @@ from motet.core.effects import Effect
 from motet.core.identity import Address, Endpoint
 from motet.core.view import View, ViewId
 from motet.membership import Left, ProvideState, StateReceived, ViewInstalled
-from motet.sim.history import EnteredView
+from motet.ordering import RolledBack, StableAdvanced
+from motet.sim.history import EnteredView, RolledBackAt, StableAt
 from motet.sim.host import Host, Surroundings
 from motet.stack import Delivered, Member
 
@@ -21,12 +22,18 @@ _MOST_STATE_BYTES = 3_000
 
 class GroupHost(Host):
     def __init__(
-        self, member: Member, surroundings: Surroundings, rng: Random, home: Callable[[Endpoint], Address]
+        self,
+        member: Member,
+        surroundings: Surroundings,
+        rng: Random,
+        home: Callable[[Endpoint], Address],
+        watch: Callable[[GroupHost], None] | None = None,
     ) -> None:
         super().__init__(member, surroundings, rng)
         self.is_leaving = False
         self.has_left = False
         self._home_of = home
+        self._watch = watch  # called after every step
         self._delivered = 0  # messages, which make up the application's state
         self._state = bytearray()  # what was received of one so far
         self._state_rng = Random(f"state {member.address}")
@@ -48,6 +55,8 @@ class GroupHost(Host):
             self.is_alive = False
             self._world.history.dead.add(self.address)
             self.note("is gone")
+        if self._watch is not None:
+            self._watch(self)
 
     def _make_real(self, effect: Effect) -> list[Effect]:
         match effect:
@@ -62,12 +71,20 @@ class GroupHost(Host):
                 return self.member.supply_state(effect.view, state, True, self.clock)
             case StateReceived():
                 self._receive_state(effect)
+            case StableAdvanced():
+                self._record(StableAt(self._world.scheduler.now, self.address, effect.position))
+            case RolledBack():
+                self._record(RolledBackAt(self._world.scheduler.now, self.address, effect.first, effect.last))
             case Delivered():
                 self._delivered += len(effect.messages)
                 return super()._make_real(effect)
             case _:
                 return super()._make_real(effect)
         return []
+
+    def _record(self, event: StableAt | RolledBackAt) -> None:
+        self._world.history.events.append(event)
+        self.note(str(event))
 
     def _home(self, to: Address | Endpoint) -> Address:
         return self._home_of(Endpoint(to.host, to.port))

@@ -19,6 +19,7 @@ from motet.unicast import UnicastConfig
 HOST = "127.0.0.1"
 FIRST_PORT = 7800
 CLUSTER_NS = 50 * MILLISECOND  # faults so near to one another hit inside one view change
+AMBUSHED = 5  # one seed in so many lies in wait for view changes
 LARGE_GROUP = 100
 
 
@@ -40,6 +41,24 @@ class GroupFaultKind(Enum):
 # What tears views apart and ends processes is drawn more often than the rest.
 _DRAWN = [*GroupFaultKind, GroupFaultKind.CRASH, GroupFaultKind.RESTART, *[GroupFaultKind.PARTITION] * 3]
 ENDS_A_PROCESS = (GroupFaultKind.CRASH, GroupFaultKind.RESTART, GroupFaultKind.LEAVE, GroupFaultKind.REJOIN)
+_CHANGES_THE_VIEW = (
+    GroupFaultKind.RESTART,
+    GroupFaultKind.RESTART,
+    GroupFaultKind.REJOIN,
+    GroupFaultKind.ISOLATE,
+    GroupFaultKind.PARTITION,
+)
+_HITS_ONE = (
+    GroupFaultKind.RESTART,
+    GroupFaultKind.RESTART,
+    GroupFaultKind.CRASH,
+    GroupFaultKind.PAUSE,
+    GroupFaultKind.ISOLATE,
+    GroupFaultKind.MUTE,
+    GroupFaultKind.DEAF,
+    GroupFaultKind.CUT,
+    GroupFaultKind.REJOIN,
+)
 _LASTS = {
     GroupFaultKind.RESTART: (0, 3 * SECOND),
     GroupFaultKind.REJOIN: (0, 3 * SECOND),
@@ -58,12 +77,16 @@ class GroupFault:
     lasts_ns: int = 0
     sides: tuple[int, ...] = ()  # of a partition: the side of each process
     loss: float = 0.0
+    ambush_ns: int | None = None  # waits, from `at` on, for a view change to begin, and strikes so long after that
+    hits_first: bool = False  # strikes whoever is the first in the change: as a rule, the coordinator
 
     def __str__(self) -> str:
         sides = f", sides {''.join(map(str, self.sides))}" if self.sides else ""
         loss = f", loss {self.loss:.0%}" if self.loss else ""
+        who = "the first" if self.hits_first else self.who
+        ambush = f"{format_ns(self.ambush_ns)} into a view change, " if self.ambush_ns is not None else ""
         lasts = f"for {format_ns(self.lasts_ns)}"
-        return f"{format_ns(self.at)}: {self.kind.value} {self.who} (other {self.other}, {lasts}{sides}{loss})"
+        return f"{format_ns(self.at)}: {ambush}{self.kind.value} {who} (other {self.other}, {lasts}{sides}{loss})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +151,8 @@ def draw_group_plan(seed: int) -> GroupPlan:
     seeds = _draw_seeds(rng, members)
     duration_ns = rng.randrange(4 * SECOND, 15 * SECOND)
     faults = _draw_faults(rng, members, duration_ns)
+    if seed % AMBUSHED == AMBUSHED - 1:
+        faults += _draw_ambushes(Random(f"ambushes {seed}"), members, duration_ns)
     duration_ns = max([duration_ns, *(fault.at for fault in faults)])
     config = replace(_draw_channels(rng), membership=_draw_membership(rng, members, seeds))
     return GroupPlan(
@@ -139,7 +164,7 @@ def draw_group_plan(seed: int) -> GroupPlan:
         windows=_draw_windows(rng, members, config.multicast.capacity),
         network=_draw_network(rng),
         duration_ns=duration_ns,
-        faults=faults,
+        faults=tuple(sorted(faults, key=lambda fault: fault.at)),
         bursts=_draw_bursts(rng, members, duration_ns, config.frame_bytes),
     )
 
@@ -242,7 +267,19 @@ def _draw_faults(rng: Random, members: int, duration_ns: int) -> tuple[GroupFaul
             faults.append(_draw_fault(rng, rng.choice(_DRAWN), members, at + rng.randrange(CLUSTER_NS)))
     if rng.random() < 0.08:
         faults += _rolling_restart(rng, members, rng.randrange(duration_ns))
-    return tuple(sorted(faults, key=lambda fault: fault.at))
+    return tuple(faults)
+
+
+def _draw_ambushes(rng: Random, members: int, duration_ns: int) -> tuple[GroupFault, ...]:
+    """Something that changes the view, and something that hits in the middle of the change; again and again."""
+    faults = []
+    for _ in range(rng.choice([2, 4, 6])):
+        at = rng.randrange(duration_ns)
+        faults.append(_draw_fault(rng, rng.choice(_CHANGES_THE_VIEW), members, at))
+        ambush_ns = rng.randrange(rng.choice([5, 50, 200, 1_000]) * MILLISECOND)
+        fault = _draw_fault(rng, rng.choice(_HITS_ONE), members, at)
+        faults.append(replace(fault, ambush_ns=ambush_ns, hits_first=rng.random() < 0.6))
+    return tuple(faults)
 
 
 def _draw_fault(rng: Random, kind: GroupFaultKind, members: int, at: int) -> GroupFault:

@@ -33,6 +33,26 @@ class DeliveredBatch:
     channel: Channel
     sender: Address
     messages: tuple[bytes, ...]
+    position: int | None = None  # in the log
+
+
+@dataclass(frozen=True, slots=True)
+class StableAt:
+    """The process was told that the log is stable up to here."""
+
+    at: int
+    member: Address
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class RolledBackAt:
+    """The process was told to forget what it delivered at these positions."""
+
+    at: int
+    member: Address
+    first: int
+    last: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +78,7 @@ class EnteredView:
 class History:
     accepted: dict[Stream, list[bytes]] = field(default_factory=dict)
     failed: dict[Stream, list[tuple[int, int]]] = field(default_factory=dict)  # index ranges, both included
-    events: list[DeliveredBatch | ForgotSender | EnteredView] = field(default_factory=list)
+    events: list[DeliveredBatch | ForgotSender | EnteredView | StableAt | RolledBackAt] = field(default_factory=list)
     counted_in: dict[tuple[Address, Address], int] = field(default_factory=dict)
     # (sender, receiver) -> index of the first message accepted after the sender counted the receiver in
     counted_out: set[tuple[Address, Address]] = field(default_factory=set)

@@ -105,6 +105,9 @@ class Host:
     def multicast(self, messages: list[bytes]) -> None:
         self._offer(Stream(Channel.MULTICAST, self.address, None), messages)
 
+    def multicast_ordered(self, messages: list[bytes]) -> None:
+        self._offer(Stream(Channel.TOTAL, self.address, None), messages)
+
     def send(self, to: Address, messages: list[bytes]) -> None:
         self._offer(Stream(Channel.UNICAST, self.address, to), messages)
 
@@ -136,7 +139,9 @@ class Host:
             return
         accepted_before = len(self._world.history.accepted.get(stream, ()))
         try:
-            if stream.to is None:
+            if stream.channel is Channel.TOTAL:
+                effects = self.member.multicast_ordered(messages, self.clock)
+            elif stream.to is None:
                 effects = self.member.multicast_messages(messages, self.clock)
             else:
                 effects = self.member.send(stream.to, messages, self.clock)
@@ -193,7 +198,7 @@ class Host:
     def _record_delivery(self, effect: Delivered) -> None:
         now = self._world.scheduler.now
         self._world.history.events.append(
-            DeliveredBatch(now, self.address, effect.channel, effect.sender, effect.messages)
+            DeliveredBatch(now, self.address, effect.channel, effect.sender, effect.messages, effect.position)
         )
         self.note(f"delivers {len(effect.messages)} of {effect.sender} ({effect.channel.value})")
 

@@ -46,6 +46,7 @@ class MembershipWorld:
         self._due: set[int] = set()  # those who are still to be started
         self._sequence = 0
         self._is_healed = False
+        self._ambushes: list[GroupFault] = []  # those that wait for a view change
 
     def run(self) -> list[Violation]:
         for index, at in enumerate(self.plan.starts):
@@ -78,7 +79,9 @@ class MembershipWorld:
         self._due.remove(index)
         config = self.plan.config_of(index, is_first_life=before is None)
         address = self._address(index, self._rng.getrandbits(64) or 1)
-        host = GroupHost(Member(address, GROUP, config, self._rng), self._surroundings, self._rng, self._home)
+        host = GroupHost(
+            Member(address, GROUP, config, self._rng), self._surroundings, self._rng, self._home, self._watch
+        )
         self._slots[endpoint] = host
         self._processes.append(host)
         host.begin()
@@ -131,8 +134,12 @@ class MembershipWorld:
 
     def _fault(self, fault: GroupFault) -> _Action:
         def act() -> None:
+            if self._is_healed:
+                return  # an ambush that came too late
             self._note(f"fault: {fault}")
-            if fault.kind is GroupFaultKind.PARTITION:
+            if fault.ambush_ns is not None:
+                self._ambushes.append(fault)
+            elif fault.kind is GroupFaultKind.PARTITION:
                 self._cut(self._links_between(fault.sides), fault.lasts_ns)
             elif fault.kind is GroupFaultKind.LOSS:
                 self._lose(fault)
@@ -140,6 +147,16 @@ class MembershipWorld:
                 self._strike(fault, host)
 
         return act
+
+    def _watch(self, host: GroupHost) -> None:
+        """Spring the ambushes when a process is in the middle of a view change."""
+        if not self._ambushes or not host.is_alive or host.member.is_settled:
+            return
+        for fault in self._ambushes:
+            at = self.scheduler.now + (fault.ambush_ns or 0)
+            who = self.plan.names.index(host.address.name) if fault.hits_first else fault.who
+            self.scheduler.at(at, self._fault(replace(fault, at=at, who=who, ambush_ns=None, hits_first=False)))
+        self._ambushes.clear()
 
     def _strike(self, fault: GroupFault, host: GroupHost) -> None:
         name, other = self.plan.names[fault.who], self.plan.names[fault.other]
@@ -300,16 +317,16 @@ class MembershipWorld:
 
 
 def run_membership(seed: int, *, with_transcript: bool = False) -> Outcome:
-    return _run(draw_group_plan(seed), with_transcript)
+    return run_world(MembershipWorld, draw_group_plan(seed), with_transcript)
 
 
 def run_membership_100(seed: int, *, with_transcript: bool = False) -> Outcome:
-    return _run(draw_large_plan(seed), with_transcript)
+    return run_world(MembershipWorld, draw_large_plan(seed), with_transcript)
 
 
-def _run(plan: GroupPlan, with_transcript: bool) -> Outcome:
+def run_world(kind: type[MembershipWorld], plan: GroupPlan, with_transcript: bool) -> Outcome:
     transcript = Transcript(group_id(GROUP)) if with_transcript else None
-    world = MembershipWorld(plan, transcript)
+    world = kind(plan, transcript)
     try:
         violations = world.run()
     except Exception as error:  # what led to it is in the transcript

@@ -11,11 +11,15 @@ from motet.errors import ConfigError
 from motet.sim.channels import Outcome, run_channels
 from motet.sim.checkers import violation_of
 from motet.sim.membership import run_membership, run_membership_100
+from motet.sim.small_world import run_small_world
+from motet.sim.total_order import run_total_order
 
 SCENARIOS: dict[str, Callable[..., Outcome]] = {
     "channels": run_channels,
     "membership": run_membership,
     "membership-100": run_membership_100,
+    "small-world": run_small_world,
+    "total-order": run_total_order,
 }
 _CHUNK = 8  # seeds per task: small enough for a smooth progress bar
 
@@ -26,6 +30,8 @@ def run_seed(scenario: str, seed: int, *, with_transcript: bool = False) -> Outc
         raise ConfigError(f"there is no scenario {scenario!r}; there are: {', '.join(sorted(SCENARIOS))}")
     try:
         return SCENARIOS[scenario](seed, with_transcript=with_transcript)
+    except ConfigError:  # there is no such seed
+        raise
     except Exception as error:  # the seed names the bug
         return Outcome(seed, (violation_of(error),), {}, "")
 

@@ -255,7 +255,7 @@ def check_self_delivery(history: History) -> Iterator[Violation]:
     waited = {member for member, view_id in history.lacking if (member, view_id) not in history.received}
     excused = history.dead | history.leavers | waited
     for stream, messages in history.accepted.items():
-        if stream.to is not None or stream.sender in excused:
+        if stream.channel is not Channel.MULTICAST or stream.sender in excused:
             continue
         own = delivered.get(stream.sender, set())
         for place in not_failed(history, stream, 0, len(messages) - 1):

@@ -6,8 +6,10 @@ from dataclasses import dataclass, field, replace
 
 from motet.core.checks import require_between
 from motet.core.limits import MAX_DATAGRAM_BYTES
+from motet.errors import ConfigError
 from motet.membership.config import MembershipConfig
 from motet.multicast.config import MulticastConfig
+from motet.ordering.config import OrderingConfig
 from motet.unicast.config import UnicastConfig
 from motet.wire.codec import CHUNK_OVERHEAD, DATA_OVERHEAD
 
@@ -18,11 +20,14 @@ class MemberConfig:
     unicast: UnicastConfig = field(default_factory=UnicastConfig)
     multicast: MulticastConfig = field(default_factory=MulticastConfig)
     membership: MembershipConfig | None = None  # None: views are handed to the member
+    ordering: OrderingConfig | None = None  # None: no total order; it needs membership
     state_buffer_bytes: int = 64 << 20  # what a joiner keeps back while it gets the state; beyond it senders wait
 
     def __post_init__(self) -> None:
         require_between("frame_bytes", self.frame_bytes, 256, MAX_DATAGRAM_BYTES)
         require_between("state_buffer_bytes", self.state_buffer_bytes, 0, 1 << 40)
+        if self.ordering is not None and self.membership is None:
+            raise ConfigError("total order needs membership: give the MemberConfig a MembershipConfig")
 
     @property
     def unicast_sized(self) -> UnicastConfig:
@@ -31,7 +36,14 @@ class MemberConfig:
 
     @property
     def multicast_sized(self) -> MulticastConfig:
-        return replace(self.multicast, body_bytes=self.frame_bytes - DATA_OVERHEAD)
+        """Numbers of the total order ride on frames of the plain stream, too; they get their room."""
+        room = 0 if self.ordering is None else self.ordering_sized(self.ordering).rider_bytes
+        return replace(self.multicast, body_bytes=self.frame_bytes - DATA_OVERHEAD - room)
+
+    def ordering_sized(self, ordering: OrderingConfig) -> OrderingConfig:
+        body_bytes = self.frame_bytes - DATA_OVERHEAD
+        most_riders = max(1, min(ordering.most_riders, body_bytes // 100))
+        return replace(ordering, body_bytes=body_bytes, most_riders=most_riders)
 
     def membership_sized(self, membership: MembershipConfig) -> MembershipConfig:
         """The settings of membership with chunks of state that fit a datagram."""

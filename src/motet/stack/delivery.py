@@ -21,6 +21,7 @@ class Delivered(Effect):
     channel: Channel
     sender: Address
     messages: tuple[bytes, ...]
+    position: int | None = None  # in the log, of the first of them; the others follow it
 
 
 class Delivery:
@@ -53,9 +54,9 @@ class Delivery:
     def forget_kept(self) -> None:
         self._kept, self._kept_bytes = [], 0
 
-    def retain(self, channel: Channel, senders: Collection[Address]) -> None:
-        """Only these can go on with a message that has begun on this channel."""
-        for key in [key for key in self._reassemblers if key[0] is channel and key[1] not in senders]:
+    def retain(self, senders: Collection[Address], *channels: Channel) -> None:
+        """Only these can go on with a message that has begun on these channels."""
+        for key in [key for key in self._reassemblers if key[0] in channels and key[1] not in senders]:
             del self._reassemblers[key]
 
     def drop(self, sender: Address) -> None:
@@ -71,4 +72,4 @@ class Delivery:
         if reassembler.incoherent:
             self._counters[Count.BODY_INCOHERENT] += reassembler.incoherent
             reassembler.incoherent = 0
-        return Delivered(effect.channel, effect.sender, messages) if messages else None
+        return Delivered(effect.channel, effect.sender, messages, effect.position) if messages else None

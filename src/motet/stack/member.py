@@ -19,7 +19,7 @@ from motet.core.effects import Broadcast, Channel, Deliver, Effect, Frame, Stran
 from motet.core.identity import NOBODY, Address, Endpoint
 from motet.core.serial import SERIAL_MODULUS
 from motet.core.view import View, ViewId
-from motet.errors import MisuseError
+from motet.errors import MisuseError, NotPrimaryError
 from motet.membership import (
     Announce,
     Contact,
@@ -35,6 +35,8 @@ from motet.membership.machine import FRAMES as MEMBERSHIP_FRAMES
 from motet.membership.machine import GREETINGS
 from motet.multicast import Multicast
 from motet.multicast.machine import FRAMES as MULTICAST_FRAMES
+from motet.ordering.machine import FRAMES as ORDERING_FRAMES
+from motet.stack.channel import GroupChannel
 from motet.stack.config import MemberConfig
 from motet.stack.delivery import Delivery
 from motet.unicast import Unicast
@@ -72,7 +74,8 @@ class Member:
         self.address = address
         self.counters = Counters()
         self.unicast = Unicast(address, config.unicast_sized, self.counters, rng.randrange(SERIAL_MODULUS))
-        self.multicast = Multicast(address, config.multicast_sized, self.counters)
+        ordering = config.ordering_sized(config.ordering) if config.ordering is not None else None
+        self.channel = GroupChannel(address, config.multicast_sized, ordering, self.counters)
         self.members: tuple[Address, ...] = (address,)
         self._group = group_id(group)
         self._known: dict[int, Address] = {address.incarnation: address}
@@ -82,19 +85,29 @@ class Member:
         self._membership: Membership | None = None
         if config.membership is not None:
             settings = config.membership_sized(config.membership)
-            self._membership = Membership(address, self.multicast, settings, self.counters, rng, record)
+            self._membership = Membership(address, self.channel, settings, self.counters, rng, record)
 
     # What the application asks for
 
     def start(self, now: int) -> list[Effect]:
         """Look for the group; a view of our own comes first, and the group's follows."""
-        return self._perform(self.membership.start(now), now)
+        return self._perform(self.channel.start(self.view, now) + self.membership.start(now), now)
 
     def send(self, to: Address, messages: Sequence[bytes], now: int) -> list[Effect]:
         return self._perform(self.unicast.send(to, messages, now), now)
 
     def multicast_messages(self, messages: Sequence[bytes], now: int) -> list[Effect]:
-        return self._perform(self.multicast.send(messages, now), now)
+        return self._perform(self.channel.send(messages, now), now)
+
+    def multicast_ordered(self, messages: Sequence[bytes], now: int, *, is_patient: bool = True) -> list[Effect]:
+        """Deliver these at all members in one order. In a view that is not primary they wait, unless told not to."""
+        if self.channel.ordering is None:
+            raise MisuseError("this member has no total order: give its MemberConfig an OrderingConfig")
+        if not is_patient and not self.view.is_primary:
+            raise NotPrimaryError(
+                f"{self.view} is not primary: without a majority nothing can be ordered; wait for a primary view"
+            )
+        return self._perform(self.channel.send_ordered(messages, now), now)
 
     def sync(self, peer: Address, now: int) -> list[Effect]:
         return self._perform(self.unicast.sync(peer, now), now)
@@ -111,18 +124,18 @@ class Member:
         """The application is not ready for more: deliver nothing, and let the windows push back on the senders."""
         self._is_held = True
         self.unicast.hold()
-        self.multicast.hold()
+        self.channel.hold()
 
     def release(self, now: int) -> list[Effect]:
         self._is_held = False
         effects = self.unicast.release(now)
         if not self._delivery.is_full:
-            effects += self.multicast.release(now)
+            effects += self.channel.release(now)
         return self._perform(effects, now)
 
     def leave(self, now: int) -> list[Effect]:
         """Sends that wait end with an error. With membership the effect `Left` tells when the others have let us go."""
-        effects = self.multicast.leave(now)
+        effects = self.channel.leave(now)
         if self._membership is not None:
             effects += self._membership.leave(now)
         return self._perform(effects, now)
@@ -178,13 +191,13 @@ class Member:
         return self._perform(self.membership.found(source, endpoints, now), now)
 
     def tick(self, now: int) -> list[Effect]:
-        effects = self.unicast.tick(now) + self.multicast.tick(now)
+        effects = self.unicast.tick(now) + self.channel.tick(now)
         if self._membership is not None:
             effects += self._membership.tick(now)
         return self._perform(effects, now)
 
     def next_deadline(self) -> int | None:
-        deadlines = [self.unicast.next_deadline(), self.multicast.next_deadline()]
+        deadlines = [self.unicast.next_deadline(), self.channel.next_deadline()]
         if self._membership is not None:
             deadlines.append(self._membership.next_deadline())
         return min((due for due in deadlines if due is not None), default=None)
@@ -196,6 +209,10 @@ class Member:
         if self._membership is None:
             raise MisuseError("this member has no membership: give its MemberConfig a MembershipConfig")
         return self._membership
+
+    @property
+    def multicast(self) -> Multicast:
+        return self.channel.multicast
 
     @property
     def view(self) -> View:
@@ -248,14 +265,22 @@ class Member:
     def _handler(self, frame: Frame) -> Handler:
         if isinstance(frame, MULTICAST_FRAMES):
             return self._receive_multicast
+        if isinstance(frame, ORDERING_FRAMES):
+            return self._receive_order
         return self._receive_unicast if isinstance(frame, UNICAST_FRAMES) else self._receive_membership
 
     def _receive_multicast(self, source: Address, frames: Sequence[Frame], now: int) -> list[Effect]:
-        effects = self.multicast.receive(source, frames, now)
+        effects = self.channel.receive(source, frames, now)
         if self._membership is not None:
             effects += self._membership.heard(source, now)
             effects += self._membership.progressed(now)
         return effects
+
+    def _receive_order(self, source: Address, frames: Sequence[Frame], now: int) -> list[Effect]:
+        if self._membership is None or self.channel.ordering is None:
+            self.counters[Count.FRAME_MISPLACED] += len(frames)
+            return []
+        return self.channel.receive_order(source, frames, now) + self._membership.heard(source, now)
 
     def _receive_unicast(self, source: Address, frames: Sequence[Frame], now: int) -> list[Effect]:
         effects = self.unicast.receive(source, frames, now)
@@ -312,24 +337,24 @@ class Member:
         return [Datagram(others, self._encoded(NOBODY, frame))]
 
     def _deliver(self, effect: Deliver) -> list[Effect]:
-        keep_back = self._lacks_state and effect.channel is Channel.MULTICAST
+        keep_back = self._lacks_state and effect.channel is not Channel.UNICAST
         delivered = self._delivery.take(effect, keep_back=keep_back)
         if self._delivery.is_full:
-            self.multicast.hold()
+            self.channel.hold()
         return delivered
 
     def _release_held(self, now: int) -> list[Effect]:
         """The state is here: what was delivered since follows it."""
         self._lacks_state, was_full = False, self._delivery.is_full
         released: list[Effect] = list(self._delivery.release())
-        return released + (self._perform(self.multicast.release(now), now) if was_full and not self._is_held else [])
+        return released + (self._perform(self.channel.release(now), now) if was_full and not self._is_held else [])
 
     # Views
 
     def _enter_view(self, installed: ViewInstalled, now: int) -> list[Effect]:
         """Whoever is not in the view any more is gone, as far as unicast is concerned, until it comes back."""
         gone = [member for member in self.members if member not in installed.view]
-        self._delivery.retain(Channel.MULTICAST, ())  # no message spans two views
+        self._delivery.retain((), Channel.MULTICAST, Channel.TOTAL)  # no message spans two views
         self._delivery.forget_kept()  # the state that comes with the view has it all
         self._lacks_state = 0 < len(installed.lacking) < len(installed.view.members) and (
             self.address.incarnation in installed.lacking
@@ -342,7 +367,7 @@ class Member:
         self.members = tuple(members)
         for address in members:
             self.learn(address)
-        self._delivery.retain(Channel.MULTICAST, members)
+        self._delivery.retain(members, Channel.MULTICAST, Channel.TOTAL)
 
     def _part_with(self, address: Address, now: int) -> list[Effect]:
         self._known.pop(address.incarnation, None)
@@ -353,7 +378,7 @@ class Member:
 
     def _check(self) -> None:
         self.unicast._check()
-        self.multicast._check()
+        self.channel._check()
         if self._membership is not None:
             self._membership._check()
             assert self.members == self._membership.view.members or self._membership.has_left

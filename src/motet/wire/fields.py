@@ -144,12 +144,14 @@ QUAD: Field[tuple[int, int, int, int]] = checked(lambda *four: four, lambda four
 QUADS = listed(QUAD)
 DECISION: Field[Decision] = checked(
     Decision,
-    lambda d: (d.cut, d.following, d.digest, d.subviews, d.lacking),
+    lambda d: (d.cut, d.following, d.digest, d.subviews, d.lacking, d.epoch, d.position),
     QUADS,
     VIEW,
     PAIRS,
     listed(VIEW),
     listed(U64),
+    VIEW_ID,
+    U64,
 )
 
 

@@ -139,6 +139,8 @@ class Decision:
     digest: Pairs  # (member, seqno): where the stream of each member of the following view begins in it
     subviews: tuple[View, ...] = ()  # the views that were merged; none where a single one was changed
     lacking: tuple[int, ...] = ()  # who does not have the application's state when the following view begins
+    epoch: ViewId = NO_VIEW  # the last primary view of those whom the others follow
+    position: int = 0  # where their log stands when the following view begins; known when all are ready
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +162,8 @@ class Prepared(Frame):
     last: View | None  # the last primary view that it knows of
     attempts: tuple[View, ...]  # primary views attempted since
     state: StateNeed
+    epoch: ViewId  # the last primary view that it was in, or whose log and state it took over
+    position: int  # how far it has delivered that log
     decided: Decision | None  # it has seen the COMMIT that ended this view so
 
 
@@ -174,8 +178,11 @@ class CutTo(Frame):
 
 @dataclass(frozen=True, slots=True)
 class Ready(Frame):
+    """The cut is held, and the attempt is recorded."""
+
     view: ViewId
     ballot: Ballot
+    position: int = 0  # where its log will stand when the view has ended so
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +274,8 @@ class MergeResponse(Frame):
     digest: Quads  # (sender, low, delivered, received) per stream of the part
     wanting: tuple[int, ...]  # who wants the application's state if it does not have it
     lacking: tuple[int, ...]  # who of them has not got it yet
+    epoch: ViewId  # the last primary view of this part, and how far its log was delivered
+    position: int
     last: View | None
     attempts: tuple[View, ...]
 
@@ -280,6 +289,7 @@ class MergeView(Frame):
     digest: Pairs
     subviews: tuple[View, ...]
     lacking: tuple[int, ...]
+    epoch: ViewId
     last: View | None
     attempts: tuple[View, ...]
 
@@ -289,6 +299,7 @@ class MergeReady(Frame):
     """All members of this part hold their cut and have recorded the attempt."""
 
     merge: Ballot
+    position: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +308,7 @@ class MergeCommit(Frame):
 
     merge: Ballot
     view: ViewId  # the merged one; the coordinator answers with INSTALLED
+    position: int = 0
 
 
 @dataclass(frozen=True, slots=True)

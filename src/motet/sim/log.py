@@ -1,0 +1,140 @@
+"""The checkers of the log: what must hold of total order, whatever breaks. They read the history and nothing else.
+
+total order     a position that several processes report as stable, or still hold in the end, is the same message; what
+                was taken back by RolledBack does not count
+no gaps         positions of one process follow one another, except where it was told that its tail is taken back, or
+                came in from outside
+stable          a position that anybody reported as stable is never taken back by that process, nor changed by any
+order           messages of one sender stand in the log in the order in which it sent them, each once, and were sent
+validity        in the end, in a primary view, what a living process accepted is in its log, was taken back, or failed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from motet.core.effects import Channel
+from motet.core.identity import Address
+from motet.core.units import format_ns
+from motet.sim.checkers import Violation
+from motet.sim.history import DeliveredBatch, EnteredView, History, RolledBackAt, StableAt, Stream
+from motet.sim.views import not_failed
+
+Entry = tuple[Address, bytes]
+
+
+@dataclass(slots=True)
+class _Log:
+    """What one process holds."""
+
+    entries: dict[int, Entry] = field(default_factory=dict)
+    withdrawn: set[bytes] = field(default_factory=set)
+    next: int | None = None  # the position that must follow; None: it may begin anywhere
+    stable: int = 0
+
+
+@dataclass(slots=True)
+class LogChecker:
+    history: History
+    logs: dict[Address, _Log] = field(default_factory=dict)
+    agreed: dict[int, tuple[Entry, Address]] = field(default_factory=dict)  # stable, and who said so first
+    violations: list[Violation] = field(default_factory=list)
+
+    def run(self, final: list[Address]) -> list[Violation]:
+        """`final`: those who live and are in a primary view in the end: what they hold counts as agreed."""
+        for event in self.history.events:
+            match event:
+                case DeliveredBatch() if event.channel is Channel.TOTAL:
+                    self._deliver(event)
+                case RolledBackAt():
+                    self._roll_back(event)
+                case StableAt():
+                    self._stabilise(event)
+                case EnteredView():
+                    if len(event.subviews) > 1:  # it may come in from another part, and go on elsewhere in the log
+                        self._log(event.member).next = None
+        for member in final:
+            self._compare(member, self._log(member).entries)
+        for member, log in self.logs.items():
+            self._check_order(member, log)
+        return self.violations
+
+    def _log(self, member: Address) -> _Log:
+        return self.logs.setdefault(member, _Log())
+
+    def _deliver(self, event: DeliveredBatch) -> None:
+        log, position = self._log(event.receiver), event.position
+        assert position is not None
+        if log.next is not None and position != log.next:
+            self._violate("no gaps", f"{_at(event)}: position {position} where {log.next} was next")
+        for offset, message in enumerate(event.messages):
+            if position + offset in log.entries:
+                self._violate("total order", f"{_at(event)}: position {position + offset} a second time")
+            log.entries[position + offset] = (event.sender, message)
+        log.next = position + len(event.messages)
+
+    def _roll_back(self, event: RolledBackAt) -> None:
+        log = self._log(event.member)
+        if event.first <= log.stable:
+            self._violate("stable", f"{event.member} takes back {event.first}, and {log.stable} was stable")
+        for position in [position for position in log.entries if position >= event.first]:
+            log.withdrawn.add(log.entries.pop(position)[1])
+        log.next = None
+
+    def _stabilise(self, event: StableAt) -> None:
+        log = self._log(event.member)
+        fresh = {p: entry for p, entry in log.entries.items() if log.stable < p <= event.position}
+        log.stable = max(log.stable, event.position)
+        self._compare(event.member, fresh)
+
+    def _compare(self, member: Address, entries: dict[int, Entry]) -> None:
+        for position, entry in entries.items():
+            known, by = self.agreed.setdefault(position, (entry, member))
+            if known != entry:
+                what = f"{member} has {_brief(entry)}, {by} has {_brief(known)}"
+                self._violate("total order", f"at position {position} {what}")
+
+    def _check_order(self, member: Address, log: _Log) -> None:
+        last: dict[Address, int] = {}
+        for position in sorted(log.entries):
+            sender, message = log.entries[position]
+            sent = self._places(sender)
+            if message not in sent:
+                self._violate("integrity", f"{member} has at {position} {_brief((sender, message))}, never sent")
+            elif sent[message] <= last.get(sender, -1):
+                self._violate("order", f"{member} has at {position} {_brief((sender, message))} after a later one")
+            else:
+                last[sender] = sent[message]
+
+    def _places(self, sender: Address) -> dict[bytes, int]:
+        if sender not in self._sent:
+            messages = self.history.accepted.get(Stream(Channel.TOTAL, sender, None), [])
+            self._sent[sender] = {message: place for place, message in enumerate(messages)}
+        return self._sent[sender]
+
+    _sent: dict[Address, dict[bytes, int]] = field(default_factory=dict)
+
+    def check_validity(self, final: list[Address]) -> Iterator[Violation]:
+        """Whoever waited for a state in vain dropped what it had kept back: that is in the state which it got later."""
+        waited = {member for member, view_id in self.history.lacking if (member, view_id) not in self.history.received}
+        for member in [member for member in final if member not in waited]:
+            stream = Stream(Channel.TOTAL, member, None)
+            log = self._log(member)
+            held = {message for _, message in log.entries.values()} | log.withdrawn
+            accepted = self.history.accepted.get(stream, [])
+            for place in not_failed(self.history, stream, 0, len(accepted) - 1):
+                if accepted[place] not in held:
+                    yield Violation("validity", f"{member} never got its own ordered message {place}")
+                    break
+
+    def _violate(self, rule: str, what: str) -> None:
+        self.violations.append(Violation(rule, what))
+
+
+def _at(event: DeliveredBatch) -> str:
+    return f"{format_ns(event.at)}: {event.receiver} delivers of {event.sender}"
+
+
+def _brief(entry: Entry) -> str:
+    return f"{entry[1][:40].decode(errors='replace').rstrip('.')!r}"
