@@ -82,8 +82,8 @@ def a_leaver_is_never_let_go(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ViewEngine, "_on_leave_request", lambda self, source, frame, now: [])
 
 
-def a_view_change_that_was_called_off_leaves_members_frozen(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Multicast, "thaw", lambda self, now: [])
+def a_sender_stays_frozen(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(MulticastSender, "thaw", lambda self, now, is_held: [])
 
 
 def the_view_is_told_after_its_first_deliveries(patch: pytest.MonkeyPatch) -> None:
@@ -108,7 +108,7 @@ PLANTS = [
     views_are_never_merged,
     nobody_is_ever_suspected,
     a_leaver_is_never_let_go,
-    a_view_change_that_was_called_off_leaves_members_frozen,
+    a_sender_stays_frozen,
     the_view_is_told_after_its_first_deliveries,
 ]
 

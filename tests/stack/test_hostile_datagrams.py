@@ -84,7 +84,8 @@ class Trio:
     def perform(self, member: Member, effects: Sequence[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, Datagram):
-                self._queue.extend((to, effect.data) for to in effect.to if to in self.members)
+                members = (to for to in effect.to if isinstance(to, Address) and to in self.members)
+                self._queue.extend((to, effect.data) for to in members)
             elif isinstance(effect, Delivered):
                 self.delivered[effect.channel, effect.sender, member.address] += effect.messages
 

@@ -126,7 +126,7 @@ FRAMES: dict[type[Frame], st.SearchStrategy[Frame]] = {
     Heartbeat: st.builds(Heartbeat, VIEW_IDS),
     AreYouAlive: st.builds(AreYouAlive),
     IAmAlive: st.builds(IAmAlive, VIEW_IDS),
-    Prepare: st.builds(Prepare, VIEW_IDS, BALLOTS, ADDRESSES),
+    Prepare: st.builds(Prepare, VIEW_IDS, BALLOTS, ADDRESSES, st.booleans()),
     Prepared: st.builds(Prepared, VIEW_IDS, BALLOTS, QUADS, *RECORD, NEEDS, VIEW_IDS, LIVES, st.none() | DECISIONS),
     CutTo: st.builds(CutTo, VIEW_IDS, BALLOTS, DECISIONS, *RECORD),
     Ready: st.builds(Ready, VIEW_IDS, BALLOTS, LIVES),

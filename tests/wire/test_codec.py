@@ -125,7 +125,7 @@ GOLDEN: list[tuple[Frame, str, str]] = [
     (Heartbeat(VIEW.id), "20", GOLDEN_VIEW_ID),
     (AreYouAlive(), "21", ""),
     (IAmAlive(VIEW.id), "22", GOLDEN_VIEW_ID),
-    (Prepare(VIEW.id, BALLOT, VIEW.members), "28", f"{GOLDEN_NAMES} 0100 {GOLDEN_ADDRESS}"),
+    (Prepare(VIEW.id, BALLOT, VIEW.members, True), "28", f"{GOLDEN_NAMES} 0100 {GOLDEN_ADDRESS} 01"),
     (
         Prepared(VIEW.id, BALLOT, ((1, 2, 3, 4),), None, (VIEW,), StateNeed.LACKING, VIEW.id, 9, DECISION),
         "29",

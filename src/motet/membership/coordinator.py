@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
-from motet.core.effects import Effect
+from motet.core.effects import Effect, Frame
 from motet.core.identity import Address
 from motet.core.view import Ballot, View, ViewId
 from motet.membership.merge import with_a_holder
@@ -46,6 +46,7 @@ class Round:
     plan: CutTo | None = None
     position: int = 0  # where our own log will stand when the view has ended
     ready: set[Address] = field(default_factory=set)
+    voids: bool = False  # of the round before: nobody has installed, or will install, what it planned
     merge: Ballot | None = None  # this round prepares our part of a merge
     leader: Address | None = None  # of the merge
 
@@ -82,6 +83,10 @@ class Coordinator(Participant):
     def _give_up_leading(self) -> list[Effect]:
         return []
 
+    def _is_in_doubt(self, current: Round) -> bool:
+        """Whether others may install what this round planned, though we do not."""
+        return False
+
     # What a participant tells
 
     def _superseded(self, ballot: Ballot) -> list[Effect]:
@@ -117,12 +122,17 @@ class Coordinator(Participant):
         return tuple(member for member in self.view.members if member in self._leavers)
 
     def _begin(self, participants: tuple[Address, ...], leavers: tuple[Address, ...], now: int) -> list[Effect]:
+        voids = self._round is not None and not self._is_in_doubt(self._round)
         effects = self._refuse_our_merge("a member of this part is gone, or wants to go")
         self._highest_round += 1
         ballot = Ballot(self._highest_round, self._local.incarnation)
-        self._round = Round(ballot, participants, leavers, now + self._config.answer_ns)
-        frame = Prepare(self.view.id, ballot, participants)
-        return effects + [effect for member in participants for effect in self._send(member, frame)]
+        self._round = Round(ballot, participants, leavers, now + self._config.answer_ns, voids=voids)
+        return effects + [
+            effect for member in participants for effect in self._send(member, self._question(self._round))
+        ]
+
+    def _question(self, current: Round) -> Frame:
+        return current.plan or Prepare(self.view.id, current.ballot, current.participants, current.voids)
 
     def _on_prepared(self, source: Address, frame: Prepared, now: int) -> list[Effect]:
         current = self._current(frame.view, frame.ballot)
@@ -130,6 +140,8 @@ class Coordinator(Participant):
             return []
         if frame.decided is not None:
             return self._adopt(current, frame.decided, now)
+        if source in current.answers:
+            return []  # said again because it was asked again; it gives nobody more time
         current.answers[source] = frame
         if current.late:
             return []
@@ -182,7 +194,7 @@ class Coordinator(Participant):
 
     def _on_ready(self, source: Address, frame: Ready, now: int) -> list[Effect]:
         current = self._current(frame.view, frame.ballot)
-        if current is None or current.plan is None:
+        if current is None or current.plan is None or source in current.ready:
             return []
         current.ready.add(source)
         current.position = frame.position if source == self._local else current.position
@@ -244,7 +256,7 @@ class Coordinator(Participant):
         current = self._current(self.view.id, ballot)
         if current is None:
             return self._send(source, Abort(self.view.id, ballot, is_off=False))
-        return self._send(source, current.plan or Prepare(self.view.id, ballot, current.participants))
+        return self._send(source, self._question(current))
 
     def _call_off(self, current: Round, *, is_off: bool) -> list[Effect]:
         self._round = None
@@ -290,10 +302,10 @@ class Coordinator(Participant):
         return effects
 
     def _end_round(self, current: Round, now: int) -> list[Effect]:
-        """Somebody in our part is late, or the leader of a merge is. If we said that we are ready, others may go on."""
+        """Somebody in our part is late, or the leader of a merge is."""
         if current.late:
             return self._refuse_our_merge("a member of this part is silent") + self._accuse(current.late, now)
-        return self._call_off(current, is_off=current.plan is None) + self._reconsider(now)
+        return self._call_off(current, is_off=not self._is_in_doubt(current)) + self._reconsider(now)
 
     def _is_waiting_in_vain(self, now: int) -> bool:
         """Whoever froze us is heard of no more, not even when asked: it repeats itself while it is at it."""
@@ -316,8 +328,7 @@ class Coordinator(Participant):
         if self._push is not None:
             effects += [e for member in self._push.pending for e in self._send(member, self._push.frame)]
         if (current := self._round) is not None:
-            frame = current.plan or Prepare(self.view.id, current.ballot, current.participants)
-            effects += [e for member in current.late for e in self._send(member, frame)]
+            effects += [e for member in current.late for e in self._send(member, self._question(current))]
             effects += self._tell_leader(current)
         if self._round is None:
             effects += self._ask_around(now)

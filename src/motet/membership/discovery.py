@@ -223,6 +223,7 @@ class Discovery:
         if sender in self._view:
             return [answer]
         self.heard_foreign_at = now
+        self._renew(now)
         return [answer, *self._ask([sender.endpoint])]
 
     def hello_back(self, frame: HelloBack, now: int) -> list[Effect]:
@@ -243,6 +244,7 @@ class Discovery:
 
     def notice(self, address: Address, now: int) -> list[Effect]:
         """Traffic of `address` was seen, which is no HELLO."""
+        self._renew(now)
         return [] if address in self._view else self._ask([address.endpoint])
 
     def forget(self, coordinator: Address) -> None:
@@ -269,6 +271,12 @@ class Discovery:
     def next_deadline(self) -> int | None:
         has_sources = any(not isinstance(source, StaticSeeds) or names for source, names in self._places.items())
         return self._due if self._is_active and (has_sources or self._acquaintances) else None
+
+    def _renew(self, now: int) -> None:
+        """With nobody to look for there are no rounds; one who comes by itself must not be taken for one just asked."""
+        if self._due is not None and now >= self._due and self.next_deadline() is None:
+            self._due = now + self._wait_ns
+            self._before, self._round = self._round, self._draw_round()
 
     def _draw_round(self) -> _Round:
         return _Round(self._rng.getrandbits(NONCE_BITS), self._view.id)

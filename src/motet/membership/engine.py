@@ -276,6 +276,15 @@ class ViewEngine(Coordinator):
         current.merge = None
         return self._send(current.leader, refusal)
 
+    def _is_in_doubt(self, current: Round) -> bool:
+        """We told the leader that our part is ready: it may have told the others to go on."""
+        was_told = current.merge is not None and current.plan is not None and not current.late
+        return was_told and not (current.leader == self._local and self._is_leading_openly)
+
+    @property
+    def _is_leading_openly(self) -> bool:
+        return self._leader is not None and self._leader.phase is not Phase.COMMITTED
+
     def _part_of(self, leader: Address, merge: Ballot) -> Round | None:
         current = self._round
         return current if current is not None and current.merge == merge and current.leader == leader else None
@@ -335,8 +344,7 @@ class ViewEngine(Coordinator):
 
     def _give_up_leading(self) -> list[Effect]:
         """Our own part is gone under us. What was committed is still told to those who wait for it."""
-        is_open = self._leader is not None and self._leader.phase is not Phase.COMMITTED
-        return self._cancel_merge([]) if is_open else []
+        return self._cancel_merge([]) if self._is_leading_openly else []
 
     def _on_installed(self, source: Address, frame: Installed) -> list[Effect]:
         effects = super()._on_installed(source, frame)

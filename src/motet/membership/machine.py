@@ -25,7 +25,7 @@ from motet.membership.discovery import Discovery, DnsName, SharedDirectory
 from motet.membership.engine import FRAMES as ENGINE_FRAMES
 from motet.membership.engine import Flushed, MergeFailed, Surroundings, ViewEngine, ViewInstalled
 from motet.membership.primary import PrimaryRecord
-from motet.membership.transfer import StateTransfer
+from motet.membership.transfer import StateFailed, StateTransfer
 from motet.wire.frames import (
     AreYouAlive,
     Heartbeat,
@@ -213,19 +213,17 @@ class Membership(Surroundings):
     def _settle(self, effects: list[Effect], now: int) -> list[Effect]:
         """Carry effects between the parts until nothing changes; what remains is for the outside."""
         self._now = now
-        out: list[Effect] = []
-        pending = effects
-        while pending:
-            for effect in pending:
-                out += self._digest(effect, now)
-            pending = self._review(now)
-        out += self._follow_up(now)
-        return out
+        out = [made for effect in effects for made in self._digest(effect, now)]
+        while pending := self._review(now):
+            out += [made for effect in pending for made in self._digest(effect, now)]
+        return out + self._follow_up(now)
 
     def _digest(self, effect: Effect, now: int) -> list[Effect]:
         match effect:
             case ViewInstalled():
-                return [effect, *self._begin_view(effect, now)]
+                begun = self._begin_view(effect, now)
+                failed = [e for e in begun if isinstance(e, StateFailed)]  # of the view that has ended
+                return [*failed, effect, *(e for e in begun if not isinstance(e, StateFailed))]
             case MergeFailed():
                 self._back_off(effect.coordinators, now)
                 return []

@@ -147,9 +147,8 @@ class MergeLeader:
         answered = [(c, part.response) for c, part in self._parts.items() if part.response is not None]
         return [response for _, response in sorted(answered, key=lambda item: self._seniority(*item))]
 
-    def _seniority(self, coordinator: Address, response: MergeResponse) -> tuple[int, int, int, bool, ViewId]:
-        epoch = response.epoch
-        return (-epoch.number, -epoch.creator, -response.position, coordinator != self._local, response.view.id)
+    def _seniority(self, coordinator: Address, response: MergeResponse) -> tuple[int, int, bool, ViewId]:
+        return (-response.epoch.number, -response.position, coordinator != self._local, response.view.id)
 
     @property
     def members(self) -> tuple[Address, ...]:

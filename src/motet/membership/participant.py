@@ -206,14 +206,15 @@ class Participant:
             return self._send(source, Nack(frame.view, frame.ballot, self._promised))
         if frame.ballot == self._promised and not self.is_frozen:
             return []  # this ballot was called off
-        effects = self._promise(frame.ballot, now) if frame.ballot > self._promised else []
+        effects = self._promise(frame.ballot, now, voids=frame.voids) if frame.ballot > self._promised else []
         self._frozen_since = now
         return effects + self._send(source, self._answer(frame, self._channel.freeze(), None))
 
-    def _promise(self, ballot: Ballot, now: int) -> list[Effect]:
+    def _promise(self, ballot: Ballot, now: int, *, voids: bool = False) -> list[Effect]:
+        """A proposer that begins again will not commit what it planned, and says whether others might."""
         plan = self._plan
-        if plan is not None and plan.ballot.proposer == ballot.proposer and not plan.decision.subviews:
-            self.record = self.record.called_off(plan.decision.following)  # its proposer has begun again
+        if plan is not None and plan.ballot.proposer == ballot.proposer and voids:
+            self.record = self.record.called_off(plan.decision.following)
         self._promised = ballot
         self._highest_round = max(self._highest_round, ballot.round)
         self._frozen_since = now
@@ -229,9 +230,9 @@ class Participant:
     def _on_cut(self, source: Address, frame: CutTo, now: int) -> list[Effect]:
         if frame.view != self.view.id or frame.ballot != self._promised or not self.is_frozen:
             return self._refuse(source, frame.view, frame.ballot)
+        self._frozen_since = now
         if self._is_ready:
             return self._send(source, self._readiness(frame))
-        self._frozen_since = now
         if self._plan == frame:
             return []
         self._plan = frame

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations, permutations
 
 from motet.sim.network import Link
@@ -57,9 +58,10 @@ class Case:
         return f"{self.change.name}, step {self.step}, {self.fault}"
 
 
-def faults_of(change: Change) -> list[Fault]:
+@cache
+def faults_of(change: Change) -> tuple[Fault, ...]:
     """Nothing more can happen to those whose crash is the change itself."""
     names = [name for name in NAMES if name not in change.crashes]
     one_way = [Fault(links=(link,)) for link in permutations(names, 2)]
     both_ways = [Fault(links=((one, other), (other, one))) for one, other in combinations(names, 2)]
-    return [*(Fault(crash=name) for name in names), *one_way, *both_ways]
+    return (*(Fault(crash=name) for name in names), *one_way, *both_ways)

@@ -51,9 +51,6 @@ class Delivery:
         released, self._kept, self._kept_bytes = self._kept, [], 0
         return released
 
-    def forget_kept(self) -> None:
-        self._kept, self._kept_bytes = [], 0
-
     def retain(self, senders: Collection[Address], *channels: Channel) -> None:
         """Only these can go on with a message that has begun on these channels."""
         for key in [key for key in self._reassemblers if key[0] in channels and key[1] not in senders]:

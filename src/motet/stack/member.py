@@ -355,13 +355,19 @@ class Member:
         """Whoever is not in the view any more is gone, as far as unicast is concerned, until it comes back."""
         gone = [member for member in self.members if member not in installed.view]
         self._delivery.retain((), Channel.MULTICAST, Channel.TOTAL)  # no message spans two views
-        self._delivery.forget_kept()  # the state that comes with the view has it all
-        self._lacks_state = 0 < len(installed.lacking) < len(installed.view.members) and (
-            self.address.incarnation in installed.lacking
-        )
+        was_full = self._delivery.is_full
+        kept = self._end_of_keeping(installed)
         self._change_members(installed.view.members)
         effects = [effect for member in gone for effect in self._part_with(member, now)]
-        return [installed, *self._perform(effects, now)]
+        effects += self.channel.release(now) if was_full and not self._is_held else []
+        return [*kept, installed, *self._perform(effects, now)]
+
+    def _end_of_keeping(self, installed: ViewInstalled) -> list[Effect]:
+        """What was kept back is in the state that comes with the view; if none comes, it is delivered after all."""
+        is_alone = len(installed.lacking) == len(installed.view.members)
+        self._lacks_state = self.address.incarnation in installed.lacking and not is_alone
+        kept = self._delivery.release()
+        return [] if self._lacks_state else list(kept)
 
     def _change_members(self, members: Sequence[Address]) -> None:
         self.members = tuple(members)

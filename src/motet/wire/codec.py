@@ -187,7 +187,7 @@ _RECORD = (optional(VIEW), listed(VIEW))
 _CONTROL: dict[type[Frame], tuple[int, tuple[Field[Any], ...]]] = {
     Heartbeat: (32, (VIEW_ID,)),
     IAmAlive: (34, (VIEW_ID,)),
-    Prepare: (40, (VIEW_ID, BALLOT, listed(ADDRESS))),
+    Prepare: (40, (VIEW_ID, BALLOT, listed(ADDRESS), FLAG)),
     Prepared: (41, (VIEW_ID, BALLOT, QUADS, *_RECORD, STATE_NEED, VIEW_ID, U64, optional(DECISION))),
     CutTo: (42, (VIEW_ID, BALLOT, DECISION, *_RECORD)),
     Ready: (43, (VIEW_ID, BALLOT, U64)),

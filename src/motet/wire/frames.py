@@ -150,6 +150,7 @@ class Prepare(Frame):
     view: ViewId
     ballot: Ballot
     participants: tuple[Address, ...]
+    voids: bool = False  # what its sender planned before in this view was installed by nobody, and will not be
 
 
 @dataclass(frozen=True, slots=True)
