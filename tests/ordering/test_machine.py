@@ -622,6 +622,7 @@ class TestLeaving:
         speak(order, "a", "b", "c")
         assert failed(order.leave()) == [(Channel.TOTAL, None, 2, 3, LeftGroupError)]
         order._check()
+        assert not order._backlog  # its memory is free
         assert order.end_view(goes_on=True) == [total(A, 1, 1, "a")]
 
     def test_nothing_waits(self) -> None:

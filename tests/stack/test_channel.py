@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from motet.core.counters import Count, Counters
-from motet.core.effects import Admitted, Broadcast, Channel, Deliver, Frame, Transmit
+from motet.core.effects import Admitted, Broadcast, Channel, Deliver, Frame, SendFailed, Transmit
 from motet.core.identity import Address
 from motet.core.units import MILLISECOND, SECOND
 from motet.core.view import View, ViewId
@@ -18,6 +20,7 @@ from motet.errors import (
     NotPrimaryError,
     SendFailedError,
 )
+from motet.membership import MembershipConfig
 from motet.multicast import MulticastConfig
 from motet.ordering import OrderingConfig, RolledBack, StableAdvanced
 from motet.stack import MemberConfig
@@ -472,6 +475,27 @@ class TestPartition:
         assert "plain-d" in world["E"].got()
         assert "plain-a" in world["C"].got()
 
+    def test_where_every_side_orders_the_part_that_comes_in_drops_what_is_undecided(self) -> None:
+        """`partitions="all"`: at the merge one log goes on, and the sender of the other part hears of its failure."""
+        lan = MembershipConfig.lan()
+        settings = replace(lan, engine=replace(lan.engine, partitions="all"))
+        world = OrderedWorld("AC", membership=settings)
+        world.gather(*"ABCDE")
+        world.split("ABE", "CD")
+        world.crash("E")
+        world.settle("AB")  # theirs is the later view, so the others follow them
+        world.drop_next(Proposals, "D", "C", 1_000)
+        world.order("A", "a1")
+        world.order("C", "c1", "c2")
+        world.run(0.05)
+        assert world["C"].positions == {}
+        world.partition("ABCD")
+        world.settle("ABCD", limit=20)
+        world.run(0.5)
+        assert world["A"].positions == {1: "a1"}
+        assert world["C"].positions == world["D"].positions == {}
+        assert failures(world["C"]) == [(1, 2, SendFailedError)]
+
     def test_one_that_is_alone_waits_and_is_told_why(self) -> None:
         world = OrderedWorld("AB")
         world.start("B")
@@ -862,6 +886,16 @@ class TestAChannelAlone:
         assert channel.next_deadline() == 0  # to tell how far we are
         channel.tick(0)
         assert channel.next_deadline() == MILLISECOND
+
+    def test_nothing_leaves_as_the_view_ends_also_when_no_flush_has_stopped_us(self) -> None:
+        """The others ended it without us; what becomes final or has space now has nobody to go to."""
+        channel = self.channel(OrderingConfig(window=1))
+        channel.hold()
+        channel.send_ordered([b"a"], 0)
+        channel.send_ordered([b"b"], 0)
+        channel.receive_order(self.B, [Proposals(self.VIEW.id, ((1, 1, 1),))], 0)
+        effects = channel.end_view({}, goes_on=False)
+        assert [type(effect) for effect in effects] == [SendFailed]
 
     @pytest.mark.parametrize("goes_on", [True, False])
     def test_it_knows_where_the_log_will_stand(self, goes_on: bool) -> None:

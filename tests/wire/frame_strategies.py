@@ -127,7 +127,9 @@ FRAMES: dict[type[Frame], st.SearchStrategy[Frame]] = {
     AreYouAlive: st.builds(AreYouAlive),
     IAmAlive: st.builds(IAmAlive, VIEW_IDS),
     Prepare: st.builds(Prepare, VIEW_IDS, BALLOTS, ADDRESSES, st.booleans()),
-    Prepared: st.builds(Prepared, VIEW_IDS, BALLOTS, QUADS, *RECORD, NEEDS, VIEW_IDS, LIVES, st.none() | DECISIONS),
+    Prepared: st.builds(
+        Prepared, VIEW_IDS, BALLOTS, QUADS, *RECORD, NEEDS, st.booleans(), VIEW_IDS, LIVES, st.none() | DECISIONS
+    ),
     CutTo: st.builds(CutTo, VIEW_IDS, BALLOTS, DECISIONS, *RECORD),
     Ready: st.builds(Ready, VIEW_IDS, BALLOTS, LIVES),
     Commit: st.builds(Commit, VIEW_IDS, BALLOTS, DECISIONS),
@@ -147,6 +149,7 @@ FRAMES: dict[type[Frame], st.SearchStrategy[Frame]] = {
         ADDRESSES,
         ADDRESSES,
         QUADS,
+        tuples(LIVES),
         tuples(LIVES),
         tuples(LIVES),
         VIEW_IDS,

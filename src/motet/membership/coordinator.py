@@ -119,7 +119,8 @@ class Coordinator(Participant):
         return tuple(member for member in self.view.members if member not in distrusted)
 
     def _leaving(self) -> tuple[Address, ...]:
-        return tuple(member for member in self.view.members if member in self._leavers)
+        """Those who take part in their own leaving; one that is silent has crashed, and counts like the crashed."""
+        return tuple(member for member in self._trusted() if member in self._leavers)
 
     def _begin(self, participants: tuple[Address, ...], leavers: tuple[Address, ...], now: int) -> list[Effect]:
         voids = self._round is not None and not self._is_in_doubt(self._round)
@@ -173,7 +174,8 @@ class Coordinator(Participant):
         members = staying or (self._local,)  # where all leave, the coordinator is the last to go
         record = self._record_of(current)
         view_id = self._next_id(max(record.highest_number, self.view.id.number))
-        following = View(view_id, members, self.is_primary_with(members, record, current.leavers))
+        founders = [member for member in members if member in current.answers and current.answers[member].founds]
+        following = View(view_id, members, self.is_primary_with(members, record, current.leavers, founders))
         cut = self._end_of(current)
         ends = {sender: seqno for sender, seqno, _, _ in cut}
         digest = tuple((member.incarnation, ends[member.incarnation]) for member in members)
@@ -184,12 +186,17 @@ class Coordinator(Participant):
         return tuple(member.incarnation for member, answer in current.answers.items() if answer.state in needs)
 
     def is_primary_with(
-        self, members: Sequence[Address], record: PrimaryRecord, leavers: Collection[Address] = ()
+        self,
+        members: Sequence[Address],
+        record: PrimaryRecord,
+        leavers: Collection[Address],
+        founders: Sequence[Address],
     ) -> bool:
+        """Where nobody knows of a view that was installed as primary, the group is still to be founded."""
         if self._config.partitions == "all":
             return True
-        if record.is_empty and not self._config.static_quorum:
-            return self._surroundings.may_found(members)
+        if record.last is None and not self._config.static_quorum and not self._surroundings.may_found(founders):
+            return False
         return is_primary(members, [record], leavers, self._config.static_quorum)
 
     def _on_ready(self, source: Address, frame: Ready, now: int) -> list[Effect]:
@@ -313,14 +320,15 @@ class Coordinator(Participant):
         return is_waiting and now - (self._frozen_since or 0) >= self._config.in_doubt_ns
 
     def _accuse(self, members: list[Address], now: int) -> list[Effect]:
+        """Go on without them. Where that is not ours to do any more, nobody stays frozen by our ballot."""
         accused = [member for member in members if member != self._local]
         self._accused.update(accused)
         self._frozen_since = now if self.is_frozen else None
-        current, self._round = self._round, None
-        effects: list[Effect] = [Accused(member) for member in accused]
-        if current is not None and not accused:
-            effects += self._call_off(current, is_off=True)
-        return effects + self._reconsider(now)
+        current = self._round
+        effects = [Accused(member) for member in accused] + self._reconsider(now)
+        if current is None or self._round is not current:
+            return effects
+        return effects + self._call_off(current, is_off=not self._is_in_doubt(current))
 
     def _repeat_round(self, now: int) -> list[Effect]:
         """What was not answered is sent again."""

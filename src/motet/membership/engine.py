@@ -72,6 +72,7 @@ class ViewEngine(Coordinator):
     _lead_until = 0
     _merges = 0  # that we began to lead
     _led: MergeCommit | None = None  # of the last merge that we committed
+    _led_parts: tuple[Address, ...] = ()  # and for whom
     _retry_at: int | None = None
 
     # What the failure detector and the application say
@@ -240,6 +241,7 @@ class ViewEngine(Coordinator):
             quads(digest),
             self._needing(current, StateNeed.HELD, StateNeed.LACKING),
             self._needing(current, StateNeed.LACKING),
+            tuple(member.incarnation for member, answer in current.answers.items() if answer.founds),
             self.epoch,
             max(answer.position for answer in current.answers.values()),
             record.last,
@@ -295,6 +297,8 @@ class ViewEngine(Coordinator):
         leader = self._leader
         if leader is None or leader.merge != frame.merge:
             return self._settle_old_merge(source, frame.merge)
+        if source not in leader.coordinators:
+            return self._send(source, MergeCancel(frame.merge, is_off=True))  # it refused before, and is left out
         if not leader.respond(source, frame):
             return []
         return self._agree(leader, now)
@@ -302,7 +306,7 @@ class ViewEngine(Coordinator):
     def _agree(self, leader: MergeLeader, now: int) -> list[Effect]:
         if not leader.is_whole():
             return self._cancel_merge(leader.coordinators)
-        is_primary_now = self.is_primary_with(leader.members, leader.record, leader.leavers)
+        is_primary_now = self.is_primary_with(leader.members, leader.record, leader.leavers, leader.founders)
         leader.agree(self._next_id(leader.highest_number), is_primary_now, self._counters)
         self._lead_until = now + self._config.leader_ns
         return self._send_all(leader.unanswered())
@@ -323,13 +327,15 @@ class ViewEngine(Coordinator):
         if not leader.ready(source, frame.position) or leader.plan is None:
             return []
         self._led = MergeCommit(leader.merge, leader.plan.following.id, leader.position)
+        self._led_parts = tuple(leader.coordinators)
         self._lead_until = now + self._config.in_doubt_ns
         return self._send_all(leader.unanswered())
 
     def _settle_old_merge(self, source: Address, merge: Ballot) -> list[Effect]:
         """A part still waits for a merge that is over: it was committed, or it was not."""
         if self._led is not None and self._led.merge == merge:
-            return self._send(source, self._led)
+            is_part = source in self._led_parts
+            return self._send(source, self._led if is_part else MergeCancel(merge, is_off=True))
         is_off = merge.proposer == self._local.incarnation and (self._led is None or merge > self._led.merge)
         return self._send(source, MergeCancel(merge, is_off))
 

@@ -190,6 +190,10 @@ class Membership(Surroundings):
     def need(self) -> StateNeed:
         return self._transfer.need
 
+    @property
+    def founds(self) -> bool:
+        return self._config.founds
+
     def may_found(self, members: Sequence[Address]) -> bool:
         """With seeds, a majority of them must be in: two halves of a group that starts cannot both have that.
 

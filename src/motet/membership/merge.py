@@ -155,6 +155,11 @@ class MergeLeader:
         return tuple(dict.fromkeys(member for response in self._responses() for member in response.staying))
 
     @property
+    def founders(self) -> tuple[Address, ...]:
+        named = {incarnation for response in self._responses() for incarnation in response.founders}
+        return tuple(member for member in self.members if member.incarnation in named)
+
+    @property
     def leavers(self) -> tuple[Address, ...]:
         return tuple(member for response in self._responses() for member in response.leaving)
 

@@ -66,7 +66,12 @@ class Surroundings:
     """What the engine asks of the rest of membership. By itself: anybody may found, and nobody wants a state."""
 
     def may_found(self, members: Sequence[Address]) -> bool:
-        """Whether these, none of whom ever knew a primary view, may found the group."""
+        """Whether these, who all say that they count, may found the group."""
+        return True
+
+    @property
+    def founds(self) -> bool:
+        """Whether we count when the group is founded."""
         return True
 
     @property
@@ -225,7 +230,9 @@ class Participant:
         record, need = self.record, self._surroundings.need
         decided = ended.decision if ended else None
         log = (self.epoch, self._channel.position)
-        return Prepared(frame.view, frame.ballot, quads(digest), record.last, record.attempts, need, *log, decided)
+        founds = self._surroundings.founds
+        known = (record.last, record.attempts)
+        return Prepared(frame.view, frame.ballot, quads(digest), *known, need, founds, *log, decided)
 
     def _on_cut(self, source: Address, frame: CutTo, now: int) -> list[Effect]:
         if frame.view != self.view.id or frame.ballot != self._promised or not self.is_frozen:
@@ -270,7 +277,7 @@ class Participant:
             return self._go_on_alone(now)
         cut = self._cut(frame.decision.cut)
         if not self._channel.is_complete(cut):
-            return self._catch_up(frame, cut, now)
+            return self._catch_up(frame, cut, now) if self._local in following else self._leave_behind(frame)
         return self._install(frame, cut, now) + self._send(source, Installed(following.id))
 
     def _catch_up(self, frame: Commit, cut: Cuts, now: int) -> list[Effect]:
@@ -278,6 +285,12 @@ class Participant:
         effects = self._promise(frame.ballot, now)
         self._channel.freeze()
         return effects + self._channel.fetch(cut, now)
+
+    def _leave_behind(self, frame: Commit) -> list[Effect]:
+        """We wanted to go, and the others did not wait for us: nobody keeps what we lack."""
+        self._ended = frame
+        self.has_left = True
+        return self._channel.end_view({}, goes_on=False) + self._go_when_free()
 
     def _install(self, frame: Commit, cut: Cuts, now: int) -> list[Effect]:
         effects = self._channel.end_view(cut, goes_on=self._is_followed(frame.decision))

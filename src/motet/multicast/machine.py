@@ -106,7 +106,7 @@ class Multicast:
         effects: list[Effect] = []
         for sender, end in cut.items():
             if sender in self._receivers:
-                self._receivers[sender].fetch(end)
+                self._receivers[sender].fetch(end, now)
                 effects += self._receivers[sender].settle(now, is_held=self._is_held)
         return effects
 

@@ -78,20 +78,20 @@ class MulticastReceiver:
     def freeze(self) -> DigestEntry:
         """Hand up nothing beyond what we report now, until a cut says how far everybody goes.
 
-        Frozen again by another coordinator, we report no more than before: what came since may be of the next view.
+        Frozen again by another coordinator, we report no more than before, or than the cut of its predecessor: what
+        came since may be of the next view.
         """
-        if self._limit is None:
-            self._limit = self.window.contiguous
-        return DigestEntry(self.window.low, self.window.delivered, min(self._limit, self.window.contiguous))
+        held = self.window.contiguous
+        self._limit = held if self._limit is None else min(self._limit, held)
+        return DigestEntry(self.window.low, self.window.delivered, self._limit)
 
-    def fetch(self, cut: Cut[Address]) -> None:
-        """Go for the cut: what is stable makes room, and its holder is asked instead of the sender."""
-        self._limit = max(cut.seqno, self._limit or 0)
+    def fetch(self, cut: Cut[Address], now: int) -> None:
+        """Go for the cut: what is stable makes room, and its holder is asked, at once, instead of the sender."""
+        self._limit = cut.seqno
         self._ask = cut.holder
         self._purged = 0
         self._make_room(cut)
-        self._gaps.abandon()
-        self._gaps.claim(cut.seqno)
+        self._gaps.hurry(cut.seqno, now)
 
     def _make_room(self, cut: Cut[Address]) -> None:
         """A window smaller than the sender's must let go of more than is stable, or it would never get there."""

@@ -55,6 +55,14 @@ class GapWatch:
             self._attempt += 1
         return asked
 
+    def hurry(self, seqno: int, now: int) -> None:
+        """What is missing up to `seqno` was sent long ago: ask at the next look, and look now."""
+        self.abandon()
+        self.claim(seqno)
+        self._noticed = self._claimed
+        self._fruitless = (0, 0)
+        self.due = now if self._window.delivered < self._claimed else None
+
     def abandon(self) -> None:
         """What is missing will not come; the next change of the window starts afresh."""
         self.due = self._asked = self._asked_at = None

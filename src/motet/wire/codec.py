@@ -188,7 +188,7 @@ _CONTROL: dict[type[Frame], tuple[int, tuple[Field[Any], ...]]] = {
     Heartbeat: (32, (VIEW_ID,)),
     IAmAlive: (34, (VIEW_ID,)),
     Prepare: (40, (VIEW_ID, BALLOT, listed(ADDRESS), FLAG)),
-    Prepared: (41, (VIEW_ID, BALLOT, QUADS, *_RECORD, STATE_NEED, VIEW_ID, U64, optional(DECISION))),
+    Prepared: (41, (VIEW_ID, BALLOT, QUADS, *_RECORD, STATE_NEED, FLAG, VIEW_ID, U64, optional(DECISION))),
     CutTo: (42, (VIEW_ID, BALLOT, DECISION, *_RECORD)),
     Ready: (43, (VIEW_ID, BALLOT, U64)),
     Commit: (44, (VIEW_ID, BALLOT, DECISION)),
@@ -203,7 +203,7 @@ _CONTROL: dict[type[Frame], tuple[int, tuple[Field[Any], ...]]] = {
     MergeRefusal: (53, (BALLOT, TEXT)),
     MergeResponse: (
         54,
-        (BALLOT, VIEW, listed(ADDRESS), listed(ADDRESS), QUADS, listed(U64), listed(U64), VIEW_ID, U64, *_RECORD),
+        (BALLOT, VIEW, listed(ADDRESS), listed(ADDRESS), QUADS, *(3 * (listed(U64),)), VIEW_ID, U64, *_RECORD),
     ),
     MergeView: (55, (BALLOT, VIEW, PAIRS, listed(VIEW), listed(U64), VIEW_ID, *_RECORD)),
     MergeReady: (56, (BALLOT, U64)),

@@ -163,6 +163,7 @@ class Prepared(Frame):
     last: View | None  # the last primary view that it knows of
     attempts: tuple[View, ...]  # primary views attempted since
     state: StateNeed
+    founds: bool  # it counts when the group is founded: it has not lost a memory of a group
     epoch: ViewId  # the last primary view that it was in, or whose log and state it took over
     position: int  # how far it has delivered that log
     decided: Decision | None  # it has seen the COMMIT that ended this view so
@@ -275,6 +276,7 @@ class MergeResponse(Frame):
     digest: Quads  # (sender, low, delivered, received) per stream of the part
     wanting: tuple[int, ...]  # who wants the application's state if it does not have it
     lacking: tuple[int, ...]  # who of them has not got it yet
+    founders: tuple[int, ...]  # who counts when the group is founded
     epoch: ViewId  # the last primary view of this part, and how far its log was delivered
     position: int
     last: View | None

@@ -1,0 +1,35 @@
+"""Seeds of `membership` and `total-order` that once failed, each with what was wrong. They must pass for ever."""
+
+from __future__ import annotations
+
+import pytest
+
+from motet.sim.runner import run_seed
+
+MEMBERSHIP = {
+    38: "a message of several fragments spanned two views, and those who came in missed its beginning",
+    224: "a leaver that took no part was not counted, and two views were primary",
+    304: "each ballot began to wait anew before it asked for what was missing, and none ended",
+    603: "a round that timed out at one who was not to act any more left all frozen",
+    701: "a leaver that was not waited for fetched what nobody had any more, and never left",
+    924: "a later, lower cut did not stop what an earlier one had allowed",
+    1110: "what a small window had let go counted as stable",
+    1839: "a part that was asked again and again waited for a dead leader for ever",
+    2084: "a seed that restarted without memory helped to found a second group",
+    2454: "a part that was left out of a merge was told to commit it",
+}
+TOTAL_ORDER = {
+    36: "who came in took over the epoch, but not the position",
+    98: "members of one part ended a view at different positions",
+    201: "nobody told again what was stable before the view began",
+}
+
+
+@pytest.mark.parametrize("seed", MEMBERSHIP)
+def test_a_seed_of_membership_that_once_failed(seed: int) -> None:
+    assert run_seed("membership", seed).violations == ()
+
+
+@pytest.mark.parametrize("seed", TOTAL_ORDER)
+def test_a_seed_of_total_order_that_once_failed(seed: int) -> None:
+    assert run_seed("total-order", seed).violations == ()
