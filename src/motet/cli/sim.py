@@ -17,7 +17,7 @@ from rich.table import Table
 
 from motet.errors import ConfigError
 from motet.sim.channels import Outcome
-from motet.sim.runner import SCENARIOS, run_seed, run_seeds
+from motet.sim.runner import SCENARIOS, all_seeds, run_seed, run_seeds
 
 DEMO_SEEDS = range(60)
 EXAMPLES = """
@@ -32,7 +32,8 @@ Examples:
 def sim(
     seed: Annotated[int | None, typer.Option(help="Run this one seed.", min=0)] = None,
     seeds: Annotated[
-        str | None, typer.Option(help="Run the seeds FROM:TO, TO not included.", metavar="FROM:TO")
+        str | None,
+        typer.Option(help="Run the seeds FROM:TO, TO not included; or 'all' of small-world.", metavar="FROM:TO"),
     ] = None,
     scenario: Annotated[str, typer.Option(help="What kind of world to draw.")] = "channels",
     transcript: Annotated[bool, typer.Option("--transcript", help="Print everything that happened.")] = False,
@@ -51,7 +52,7 @@ def sim(
         raise typer.Exit(_one(scenario, seed, transcript, as_json))
     if transcript:
         raise ConfigError("--transcript goes with --seed: a transcript of many seeds is nothing a person can read")
-    raise typer.Exit(_many(scenario, _parse_range(str(seeds)), _worker_count(workers), as_json))
+    raise typer.Exit(_many(scenario, _parse_range(str(seeds), scenario), _worker_count(workers), as_json))
 
 
 sim.__doc__ = f"{sim.__doc__}\n\n\b{EXAMPLES}"
@@ -61,7 +62,9 @@ def _worker_count(workers: int) -> int:
     return workers or os.cpu_count() or 1
 
 
-def _parse_range(text: str) -> range:
+def _parse_range(text: str, scenario: str) -> range:
+    if text == "all":
+        return all_seeds(scenario)
     first, separator, end = text.partition(":")
     if not separator or not first.isdecimal() or not end.isdecimal() or int(first) >= int(end):
         raise ConfigError(f"--seeds {text} is not a range; write FROM:TO with FROM below TO, for example 0:1000")

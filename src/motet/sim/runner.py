@@ -11,7 +11,7 @@ from motet.errors import ConfigError
 from motet.sim.channels import Outcome, run_channels
 from motet.sim.checkers import violation_of
 from motet.sim.membership import run_membership, run_membership_100
-from motet.sim.small_world import run_small_world
+from motet.sim.small_world import case_count, run_small_world
 from motet.sim.total_order import run_total_order
 
 SCENARIOS: dict[str, Callable[..., Outcome]] = {
@@ -22,6 +22,13 @@ SCENARIOS: dict[str, Callable[..., Outcome]] = {
     "total-order": run_total_order,
 }
 _CHUNK = 8  # seeds per task: small enough for a smooth progress bar
+
+
+def all_seeds(scenario: str) -> range:
+    """Of a scenario whose seeds are the numbers of its cases."""
+    if scenario != "small-world":
+        raise ConfigError(f"{scenario} has a world for every number; say which: --seeds FROM:TO")
+    return range(case_count())
 
 
 def run_seed(scenario: str, seed: int, *, with_transcript: bool = False) -> Outcome:
