@@ -7,7 +7,11 @@ from dataclasses import dataclass
 from motet.core.checks import require_between
 from motet.core.limits import MAX_DATAGRAM_BYTES, MIN_BODY_BYTES
 from motet.core.units import MILLISECOND, SECOND
+from motet.errors import ConfigError
 from motet.wire.ordered import HEADER, NUMBER
+
+RUN_BYTES = 24
+RUNS_OVERHEAD = 18  # the view id and the length of the list
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,17 @@ class OrderingConfig:
         require_between("ask_ns", self.ask_ns, MILLISECOND, 60 * SECOND)
         require_between("progress_ns", self.progress_ns, MILLISECOND, 60 * SECOND)
         require_between("most_riders", self.most_riders, 1, 4096)
+
+        if self.body_bytes - self.rider_bytes < MIN_BODY_BYTES:
+            raise ConfigError(
+                f"most_riders is {self.most_riders}: so many numbers leave no room in a body of {self.body_bytes} bytes; "
+                f"allowed are at most {(self.body_bytes - MIN_BODY_BYTES - HEADER.size) // NUMBER.size}"
+            )
+
+    @property
+    def most_runs(self) -> int:
+        """So many runs of proposals go into one datagram: it must not be larger than one of data."""
+        return max(1, (self.body_bytes - RUNS_OVERHEAD) // RUN_BYTES)
 
     @property
     def rider_bytes(self) -> int:

@@ -17,6 +17,8 @@ from __future__ import annotations
 from motet.ordering.holdback import HoldBackQueue, Pending
 from motet.wire.ordered import Number
 
+MOST_NUMBER = 1 << 63  # leaves room for arithmetic far below the 64 bits on the wire
+
 
 class Isis:
     def __init__(self, size: int, rank: int) -> None:
@@ -26,6 +28,7 @@ class Isis:
         self._rank = rank
         self._received = [0] * size  # the highest id of each sender, all before it received
         self._decided = [0] * size  # the same for numbers
+        self._delivered = [0] * size  # and for what was delivered
         self._proposals: dict[int, dict[int, int]] = {}  # of our own frames: id -> proposer -> number
         self.final = 0  # the highest id of ours whose number was handed out
 
@@ -45,7 +48,7 @@ class Isis:
 
     def receive_proposal(self, proposer: int, frame_id: int, number: int) -> None:
         """For a frame of ours. The first word of a proposer counts."""
-        if self.final < frame_id:
+        if self.final < frame_id and number < MOST_NUMBER:
             self._proposals.setdefault(frame_id, {}).setdefault(proposer, number)
 
     def finals(self) -> tuple[int, list[Number]]:
@@ -65,7 +68,8 @@ class Isis:
 
     def receive_number(self, sender: int, frame_id: int, number: Number) -> bool:
         """The next final number of a sender; False for one that came before, out of turn, or without its frame."""
-        if frame_id != self._decided[sender] + 1 or not self.queue.decide(sender, frame_id, number):
+        is_next = frame_id == self._decided[sender] + 1 and number.number < MOST_NUMBER
+        if not is_next or not self.queue.decide(sender, frame_id, number):
             return False
         self._decided[sender] = frame_id
         self.clock = max(self.clock, number.number)
@@ -74,8 +78,13 @@ class Isis:
     def deliverable(self) -> list[Pending]:
         ready = []
         while (head := self.queue.pop()) is not None:
+            self._delivered[head.sender] = head.id
             ready.append(head)
         return ready
+
+    def pending_ids(self, sender: int, first: int, last: int) -> range:
+        """Of these ids, those that are held back: a sender's frames are delivered in their order."""
+        return range(max(first, self._delivered[sender] + 1), min(last, self._received[sender]) + 1)
 
     @property
     def received_ids(self) -> list[int]:

@@ -19,15 +19,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from motet.core.counters import Count, Counters
-from motet.core.effects import Broadcast, Channel, Deliver, Effect, Frame, SendFailed, Transmit
+from motet.core.effects import Admitted, Broadcast, Channel, Deliver, Effect, Frame, SendFailed, Transmit
 from motet.core.identity import Address
 from motet.core.view import NO_VIEW, View
 from motet.errors import BacklogFullError, LeftGroupError, MessageTooLargeError, MisuseError, SendFailedError
 from motet.ordering.config import OrderingConfig
 from motet.ordering.holdback import HoldBackQueue, Pending
-from motet.ordering.isis import Isis
+from motet.ordering.isis import MOST_NUMBER, Isis
 from motet.wire.backlog import Backlog
 from motet.wire.body import MAX_MESSAGE_BYTES, message_count
 from motet.wire.frames import Progress, ProposalRequest, Proposals, Stable
@@ -75,6 +76,8 @@ class TotalOrder:
         self._asked = 0
         self._told: dict[Address, int] = {}  # at the coordinator: how far each member is
         self._tell_at: int | None = None
+        self._tells = 0  # since we last delivered something
+        self._announced = 0  # messages that the application knows to have left the backlog
         self._confirmed = -1  # all of this view are known to be so far
 
     # What the application asks for
@@ -152,6 +155,9 @@ class TotalOrder:
 
     def _take_ordered(self, sender: Address, rank: int, body: bytes) -> list[Effect]:
         ordered = unseal(body)
+        if not self._view.is_primary and (ordered.is_ordered or ordered.numbers):
+            self._counters[Count.FRAME_MISPLACED] += 1  # nobody who is in this view may have sent it
+            return []
         for offset, number in enumerate(ordered.numbers):
             if not self._isis.receive_number(rank, ordered.first + offset, number):
                 self._counters[Count.FRAME_MISPLACED] += 1
@@ -178,9 +184,7 @@ class TotalOrder:
     def _propose(self) -> list[Effect]:
         """One datagram to each sender of this batch."""
         owed, self._owed = self._owed, {}
-        return [
-            Transmit(self._view.members[rank], Proposals(self._view.id, tuple(runs))) for rank, runs in owed.items()
-        ]
+        return [effect for rank, runs in owed.items() for effect in self._proposals(self._view.members[rank], runs)]
 
     def _hand_out(self, now: int) -> None:
         """Numbers that have become final wait for a lift."""
@@ -204,9 +208,16 @@ class TotalOrder:
             if sender == self._local:
                 self._done += 1
                 self._own_delivered += count
-        if ready and self._tell_at is None:
-            self._tell_at = now  # the first word leaves at once; what follows is gathered
+        if ready:
+            self._tells = 0
+            soon = now + self._config.progress_ns
+            self._tell_at = now if self._tell_at is None else min(self._tell_at, soon)  # the first word leaves at once
         return effects
+
+    def admission(self) -> list[Effect]:
+        """What has left the backlog since we were last asked."""
+        before, self._announced = self._announced, self.admitted
+        return [Admitted(Channel.TOTAL, None, self.admitted)] if self.admitted > before else []
 
     @property
     def queue(self) -> HoldBackQueue:
@@ -233,8 +244,8 @@ class TotalOrder:
 
     def _on_proposals(self, proposer: int, frame: Proposals, now: int) -> list[Effect]:
         for first, count, number in frame.runs:
-            for offset in range(min(count, self._sent - first + 1)):
-                self._isis.receive_proposal(proposer, first + offset, number + offset)
+            for frame_id in range(max(first, self._isis.final + 1), min(first + count - 1, self._sent) + 1):
+                self._isis.receive_proposal(proposer, frame_id, number + frame_id - first)
         self._hand_out(now)
         return []
 
@@ -242,10 +253,16 @@ class TotalOrder:
         """Say again what we said; what we have not received yet is proposed when it comes."""
         runs: list[tuple[int, int, int]] = []
         rank = self._ranks[source]
-        for frame_id in range(frame.first, min(frame.last, self._isis.received(rank)) + 1):
+        for frame_id in self._isis.pending_ids(rank, frame.first, frame.last):
             if (number := self._isis.proposed(rank, frame_id)) is not None:
                 _extend(runs, frame_id, number)
-        return [Transmit(source, Proposals(self._view.id, tuple(runs)))] if runs else []
+        return self._proposals(source, runs)
+
+    def _proposals(self, to: Address, runs: list[tuple[int, int, int]]) -> list[Effect]:
+        """As many datagrams as it takes."""
+        most = self._config.most_runs
+        parts = (tuple(runs[start : start + most]) for start in range(0, len(runs), most))
+        return [Transmit(to, Proposals(self._view.id, part)) for part in parts]
 
     # How far everybody is
 
@@ -279,7 +296,8 @@ class TotalOrder:
         if not self._view.is_primary or self._confirmed >= self.position:
             self._tell_at = None
             return []
-        self._tell_at = now + self._config.progress_ns
+        self._tell_at = now + (self._config.progress_ns << min(self._tells, 6))
+        self._tells += 1
         coordinator = self._view.coordinator
         if coordinator == self._local:
             return self._gather_stable()
@@ -303,7 +321,7 @@ class TotalOrder:
             if body[0] != ORDERED:
                 continue
             rank, ordered = self._ranks[sender], unseal(body)
-            decided[rank] += len(ordered.numbers)
+            decided[rank] += sum(1 for _ in takewhile(lambda number: number.number < MOST_NUMBER, ordered.numbers))
             if ordered.is_ordered:
                 received[rank] += 1
                 held[rank, received[rank]] = ordered.inner
@@ -326,7 +344,7 @@ class TotalOrder:
         self._ranks = {member: rank for rank, member in enumerate(view.members)}
         self._isis = Isis(len(view.members), self._ranks[self._local])
         self._backlog.rewind()
-        self._sent = self._done = self._asked = 0
+        self._sent = self._done = self._asked = self._tells = 0
         self._riders, self._first_rider = [], 1
         self._owed, self._plain, self._told = {}, {}, {}
         self._ask_at, self._tell_at = None, now if view.is_primary else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from motet.core.counters import Counters
-from motet.core.effects import Channel, Deliver, Effect, Frame
+from motet.core.effects import Channel, Deliver, Effect, Frame, Transmit
 from motet.core.identity import Address
 from motet.core.view import View
 from motet.multicast import Multicast, MulticastConfig
@@ -60,7 +60,7 @@ class GroupChannel:
     def receive_order(self, source: Address, frames: Sequence[Frame], now: int) -> list[Effect]:
         assert self.ordering is not None
         effects = [effect for frame in frames for effect in self.ordering.receive(source, frame, now)]
-        return effects + self._let_ride(now)
+        return effects + self._ordered([], now)
 
     def tick(self, now: int) -> list[Effect]:
         effects = self._ordered(self.multicast.tick(now), now)
@@ -93,8 +93,11 @@ class GroupChannel:
         return self.ordering.position_after(undelivered, goes_on=goes_on) if self.ordering is not None else 0
 
     def end_view(self, cut: Cuts, *, goes_on: bool) -> list[Effect]:
-        effects = self._ordered(self.multicast.end_view(cut), 0, may_ride=False)
-        return effects + self.ordering.end_view(goes_on=goes_on) if self.ordering is not None else effects
+        effects = self.multicast.end_view(cut)
+        if self.ordering is None:
+            return effects
+        taken = [effect for effect in self._taken(effects, 0) if not isinstance(effect, Transmit)]  # no more proposals
+        return taken + self.ordering.end_view(goes_on=goes_on)
 
     def begin_view(self, view: View, digest: Mapping[Address, int], position: int | None, now: int) -> list[Effect]:
         effects = self.ordering.begin_view(view, position, now) if self.ordering is not None else []
@@ -102,22 +105,24 @@ class GroupChannel:
 
     # Between the two
 
-    def _ordered(self, effects: list[Effect], now: int, *, may_ride: bool = True) -> list[Effect]:
-        """What the streams deliver, in the order in which the application gets it."""
+    def _ordered(self, effects: list[Effect], now: int) -> list[Effect]:
+        """What the streams deliver, as the ordering lets it through; and what has become ready to leave, leaves."""
         if self.ordering is None:
             return effects
+        made = self._taken(effects, now)
+        while self.ordering.is_eager and (sent := self.multicast.pump(now)):
+            made += self._taken(sent, now)
+        return made + self.ordering.admission()
+
+    def _taken(self, effects: list[Effect], now: int) -> list[Effect]:
+        assert self.ordering is not None
         made: list[Effect] = []
         for effect in effects:
             if isinstance(effect, Deliver) and effect.channel is Channel.MULTICAST:
                 made += self.ordering.take(effect.sender, effect.bodies, now)
             else:
                 made.append(effect)
-        return made + self._let_ride(now) if may_ride else made
-
-    def _let_ride(self, now: int) -> list[Effect]:
-        """What has become ready to leave, leaves; that may make more ready. Each round sends, so it ends."""
-        assert self.ordering is not None
-        return self._ordered(sent, now) if self.ordering.is_eager and (sent := self.multicast.pump(now)) else []
+        return made
 
     def _check(self) -> None:
         self.multicast._check()

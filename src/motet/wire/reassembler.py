@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 
-from motet.wire.body import FRAGMENT_HEADER, PACKED, split
+from motet.wire.body import FRAGMENT, FRAGMENT_HEADER, PACKED, split
 
 
 class Reassembler:
@@ -45,6 +45,10 @@ class Reassembler:
         if body[0] == PACKED:
             self._abandon()
             return split(body)
+        if body[0] != FRAGMENT:
+            self.incoherent += 1  # an ordered body where nothing is ordered
+            self._forget()
+            return ()
         _, total, offset = FRAGMENT_HEADER.unpack_from(body)
         if offset == 0:
             self._abandon()
