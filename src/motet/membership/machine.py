@@ -73,6 +73,10 @@ class Membership(Surroundings):
         self._report_at: int | None = None
         self._sighted_at: int | None = None  # when we first saw a view that we could merge with
         self._shunned: dict[Address, int] = {}  # coordinators that we leave alone until then
+        self._members = alone.members
+        self._barren: tuple[
+            Address, ...
+        ] = ()  # these tried to found the group, and one of them knows or lacks too much
         self._past_heard_at: int | None = None  # somebody spoke to an earlier life of ours: a group exists
 
     # What the application asks for
@@ -238,6 +242,10 @@ class Membership(Surroundings):
         return [effect]
 
     def _begin_view(self, installed: ViewInstalled, now: int) -> list[Effect]:
+        before = self._members
+        view, self._members = installed.view, installed.view.members
+        is_in_vain = view.members == before and not view.is_primary  # nothing but the attempt to found does that
+        self._barren = view.members if is_in_vain else ()
         self._elsewhere.clear()
         self._reports.clear()
         self._report_at = self._sighted_at = None
@@ -380,7 +388,8 @@ class Membership(Surroundings):
     def _founding_due(self) -> int | None:
         """When the view that we coordinate may be made primary, though its members stay the same."""
         is_ours = self._engine.is_idle and self._engine.acting_coordinator == self._local
-        if not is_ours or self.view.is_primary or not self.record.is_empty or self._started_at is None:
+        is_vain = self.view.is_primary or not self.record.is_empty or self.view.members == self._barren
+        if not is_ours or is_vain or self._started_at is None:
             return None
         if quorum := self._config.engine.static_quorum:
             return self._started_at if len(self.view.members) >= quorum else None
