@@ -250,7 +250,8 @@ def test_a_wrong_question_exits_with_2_and_says_what_to_do(
 
 def test_the_installed_command_answers_a_wrong_question_with_one_sentence() -> None:
     answer = in_a_process("sim", "--seeds", "0:2", "--scenario", "nope")
-    assert answer == Answer(2, "", "motet: there is no scenario 'nope'; there are: channels, membership, membership-100, small-world, total-order\n")
+    names = "channels, membership, membership-100, small-world, total-order"
+    assert answer == Answer(2, "", f"motet: there is no scenario 'nope'; there are: {names}\n")
 
 
 def test_an_unknown_command_exits_with_2(motet_command: Shell) -> None:

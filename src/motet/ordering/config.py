@@ -33,7 +33,7 @@ class OrderingConfig:
 
         if self.body_bytes - self.rider_bytes < MIN_BODY_BYTES:
             raise ConfigError(
-                f"most_riders is {self.most_riders}: so many numbers leave no room in {self.body_bytes} bytes of a body; "
+                f"most_riders is {self.most_riders}: that leaves no room in a body of {self.body_bytes} bytes; "
                 f"allowed are at most {(self.body_bytes - MIN_BODY_BYTES - HEADER.size) // NUMBER.size}"
             )
 
