@@ -245,8 +245,9 @@ class Coordinator(Participant):
         Or the other is still in the view before ours, and needs the COMMIT that it missed; or it is frozen by a ballot
         of ours, and wants to know what has become of that.
         """
+        is_question = frame.ballot == frame.promised
         if self._ended is not None and frame.view == self._ended.view:
-            return self._send(source, self._ended)
+            return self._send(source, self._ended) if is_question else []
         if frame.view != self.view.id:
             return []
         if frame.promised.proposer == self._local.incarnation:

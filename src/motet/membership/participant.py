@@ -203,7 +203,7 @@ class Participant:
         if self._ended is not None and frame.view == self._ended.view:
             return self._send(source, self._answer(frame, {}, self._ended))
         if frame.view.number > self.view.id.number and source in self.view:
-            return self._send(source, Nack(self.view.id, frame.ballot, self._promised))  # we missed how ours ended
+            return self._send(source, Nack(self.view.id, self._promised, self._promised))  # we missed how ours ended
         if frame.view != self.view.id or source not in self.view or self.has_left:
             self._counters[Count.FRAME_MISPLACED] += 1
             return []

@@ -133,7 +133,7 @@ class Multicast:
         effects = self._sender.deliver_rest()
         for sender, receiver in self._receivers.items():
             effects += receiver.deliver_rest(cut[sender].seqno if sender in cut else receiver.window.delivered)
-            receiver.window.purge(receiver.window.delivered)
+            receiver.let_go()
         return effects
 
     def begin_view(self, members: Sequence[Address], digest: Mapping[Address, int], now: int) -> list[Effect]:

@@ -28,6 +28,7 @@ class MulticastReceiver:
         self.window: RingWindow[bytes] = RingWindow(config.capacity, offset)
         self._limit: int | None = None  # during a flush: what lies beyond may belong to the next view
         self._ask = sender  # who repairs the stream: its sender, or during a flush one who holds what it sent
+        self._stable = offset  # all of the view have delivered up to here; a small window may have let go of more
         self._purged = 0  # the sender told us that it has nothing left up to here
         self._config = config
         self._counters = counters
@@ -43,7 +44,7 @@ class MulticastReceiver:
 
     def data(self, frame: MulticastData) -> None:
         """Put one frame in. Call `settle` after the last one of a batch."""
-        self.window.purge(frame.stable)
+        self._learn_stable(frame.stable)
         if self.window.offer(frame.seqno, frame.body):
             return
         if frame.seqno > self.window.delivered and not self.window.fits(frame.seqno):
@@ -55,7 +56,7 @@ class MulticastReceiver:
 
     def highest(self, frame: Highest) -> None:
         """The tail notice: ask if we miss it, ack again if we have it and the sender does not know."""
-        self.window.purge(frame.stable)
+        self._learn_stable(frame.stable)
         self._gaps.claim(frame.seqno)
         if frame.stable < frame.seqno:
             self._owes_ack = True
@@ -72,6 +73,16 @@ class MulticastReceiver:
     def reset(self, seqno: int) -> None:
         """A digest tells where to go on; what we hold beyond it is kept."""
         self.window.advance(seqno)
+        self._stable = max(self._stable, seqno)
+
+    def let_go(self) -> None:
+        """The view has ended: whoever goes on has delivered all that we have."""
+        self.window.purge(self.window.delivered)
+        self._stable = self.window.low
+
+    def _learn_stable(self, seqno: int) -> None:
+        self._stable = max(self._stable, min(seqno, self.window.delivered))
+        self.window.purge(seqno)
 
     # A flush
 
@@ -83,7 +94,7 @@ class MulticastReceiver:
         """
         held = self.window.contiguous
         self._limit = held if self._limit is None else min(self._limit, held)
-        return DigestEntry(self.window.low, self.window.delivered, self._limit)
+        return DigestEntry(self._stable, self.window.delivered, self._limit)
 
     def fetch(self, cut: Cut[Address], now: int) -> None:
         """Go for the cut: what is stable makes room, and its holder is asked, at once, instead of the sender."""

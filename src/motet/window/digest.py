@@ -46,8 +46,7 @@ def cut_of(digests: Mapping[M, Mapping[M, DigestEntry]]) -> dict[M, Cut[M]]:
     cut: dict[M, Cut[M]] = {}
     for survivor, digest in digests.items():
         for sender, entry in digest.items():
-            so_far = cut.get(sender, Cut(-1, survivor, entry.delivered))
-            is_further = entry.received > so_far.seqno
-            holder = survivor if is_further else so_far.holder
-            cut[sender] = Cut(max(so_far.seqno, entry.received), holder, min(so_far.stable, entry.delivered))
+            so_far = cut.get(sender, Cut(-1, survivor, 0))
+            holder = survivor if entry.received > so_far.seqno else so_far.holder
+            cut[sender] = Cut(max(so_far.seqno, entry.received), holder, max(so_far.stable, entry.low))
     return cut
