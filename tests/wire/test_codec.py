@@ -110,9 +110,9 @@ GOLDEN: list[tuple[Frame, str, str]] = [
     (SyncAck(7), "07", "07000000"),
     (UnicastPurged(7, 0x0102), "08", "07000000 0201000000000000"),
     (
-        MulticastData(0xF1F2F3F4F5F6F7F8, 9, 4, BODY),
+        MulticastData(0xF1F2F3F4F5F6F7F8, 9, 4, BODY, 5),
         "10",
-        f"f8f7f6f5f4f3f2f1 0900000000000000 0400000000000000 {GOLDEN_BODY}",
+        f"f8f7f6f5f4f3f2f1 0900000000000000 0400000000000000 0500000000000000 {GOLDEN_BODY}",
     ),
     (MulticastAck(9), "11", "0900000000000000"),
     (
@@ -120,7 +120,7 @@ GOLDEN: list[tuple[Frame, str, str]] = [
         "12",
         "f8f7f6f5f4f3f2f1 0100000000000000 0300000000000000",
     ),
-    (Highest(9, 4), "13", "0900000000000000 0400000000000000"),
+    (Highest(9, 4, 5), "13", "0900000000000000 0400000000000000 0500000000000000"),
     (Purged(0xF1F2F3F4F5F6F7F8, 9), "14", "f8f7f6f5f4f3f2f1 0900000000000000"),
     (Heartbeat(VIEW.id), "20", GOLDEN_VIEW_ID),
     (AreYouAlive(), "21", ""),

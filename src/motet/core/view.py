@@ -16,6 +16,11 @@ class ViewId:
     number: int
     creator: int
 
+    @property
+    def tag(self) -> int:
+        """A short name for frames: two views that meet have different ones, as good as certainly."""
+        return (self.number * 0x9E3779B97F4A7C15 ^ self.creator) & ((1 << 62) - 1)
+
     def __str__(self) -> str:
         return f"{self.number}@{self.creator >> 48:04x}"
 

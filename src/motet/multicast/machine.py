@@ -136,9 +136,12 @@ class Multicast:
             receiver.let_go()
         return effects
 
-    def begin_view(self, members: Sequence[Address], digest: Mapping[Address, int], now: int) -> list[Effect]:
-        """Install the view that follows an ended one, and let go what waited for it."""
+    def begin_view(
+        self, members: Sequence[Address], digest: Mapping[Address, int], now: int, tag: int = 0
+    ) -> list[Effect]:
+        """Install the view that follows an ended one, and let go what waited for it. `tag` names it in frames."""
         self._sender.restart_acks(members)
+        self._sender.view = tag
         ours = {self._local: self._sender.window.high}
         effects = self.install_view(members, {**digest, **ours}, now)
         return effects + self._sender.thaw(now, is_held=self._is_held)
@@ -218,7 +221,7 @@ class Multicast:
             case MulticastAck():
                 return self._sender.ack(source, frame.seqno, now, is_held=self._is_held)
             case Highest():
-                if receiver := self._touch(source, touched):
+                if frame.view == self._sender.view and (receiver := self._touch(source, touched)):
                     receiver.highest(frame)
                 return []
             case MulticastXmitRequest():
@@ -231,6 +234,8 @@ class Multicast:
         sender = source if frame.sender == source.incarnation else self._members.get(frame.sender)
         if sender is None:
             self._counters[Count.FRAME_MISPLACED] += 1
+        elif frame.view != self._sender.view and sender != self._local:
+            self._keep_early(sender, frame)  # perhaps of the view that comes next
         elif sender in self._receivers:
             touched[sender] = self._receivers[sender]
             self._receivers[sender].data(frame)
@@ -314,6 +319,7 @@ class Multicast:
                 receiver = MulticastReceiver(member, digest[member], self._config, self._counters, self._round_trip)
             elif digest.get(member, -1) > receiver.window.delivered:
                 receiver.reset(digest[member])
+            receiver.view = self._sender.view
             receivers[member] = receiver
         self._receivers = receivers
 
@@ -328,7 +334,7 @@ class Multicast:
         """Frames that came before the view that explains them. Those of strangers are dropped with the view."""
         for member in members:
             for frame in self._early.get(member, {}).values():
-                if member in self._receivers:
+                if member in self._receivers and frame.view == self._sender.view:
                     self._receivers[member].data(frame)
         self._early.clear()
 

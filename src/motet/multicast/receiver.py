@@ -29,6 +29,7 @@ class MulticastReceiver:
         self._limit: int | None = None  # during a flush: what lies beyond may belong to the next view
         self._ask = sender  # who repairs the stream: its sender, or during a flush one who holds what it sent
         self._stable = offset  # all of the view have delivered up to here; a small window may have let go of more
+        self.view = 0  # names the view in every frame that we hand on
         self._purged = 0  # the sender told us that it has nothing left up to here
         self._config = config
         self._counters = counters
@@ -147,7 +148,7 @@ class MulticastReceiver:
 
     def frame(self, seqno: int) -> MulticastData | None:
         body = self.window[seqno]
-        return None if body is None else MulticastData(self.sender.incarnation, seqno, self.window.low, body)
+        return None if body is None else MulticastData(self.sender.incarnation, seqno, self.window.low, body, self.view)
 
     def _deliver(self) -> list[Effect]:
         bodies = self.window.take(self._limit)

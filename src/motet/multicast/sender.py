@@ -44,6 +44,7 @@ class MulticastSender:
         self._round_trip = round_trip
         self._backlog = Backlog(config.body_bytes)
         self.rider: Rider | None = None
+        self.view = 0  # names the view in every frame
         self._is_riders_turn = False  # frames of ours and of the rider take turns
         self._is_frozen = False  # a flush is under way: what is accepted waits for the next view
         self._announced = 0  # the stable seqno that the group was last told
@@ -141,17 +142,17 @@ class MulticastSender:
             self.due = now + self._round_trip.backed_off(self._attempt)
         self._announced = self.window.low
         self._counters[Count.TAIL_NOTICE_SENT] += 1
-        return [Broadcast(Highest(self.window.high, self.window.low))]
+        return [Broadcast(Highest(self.window.high, self.window.low, self.view))]
 
     def frame(self, seqno: int) -> MulticastData | None:
         body = self.window[seqno]
-        return None if body is None else MulticastData(self._local.incarnation, seqno, self.window.low, body)
+        return None if body is None else MulticastData(self._local.incarnation, seqno, self.window.low, body, self.view)
 
     def _fill(self, now: int) -> list[Effect]:
         effects: list[Effect] = []
         while not self.window.is_full and not self._is_frozen and (body := self._next_body()) is not None:
             seqno = self.window.append(body)
-            effects.append(Broadcast(MulticastData(self._local.incarnation, seqno, self.window.low, body)))
+            effects.append(Broadcast(MulticastData(self._local.incarnation, seqno, self.window.low, body, self.view)))
             self._counters[Count.FRAME_SENT] += 1
         if effects:
             self._announced = self.window.low

@@ -101,7 +101,7 @@ class GroupChannel:
 
     def begin_view(self, view: View, digest: Mapping[Address, int], position: int | None, now: int) -> list[Effect]:
         effects = self.ordering.begin_view(view, position, now) if self.ordering is not None else []
-        return effects + self._ordered(self.multicast.begin_view(view.members, digest, now), now)
+        return effects + self._ordered(self.multicast.begin_view(view.members, digest, now, view.id.tag), now)
 
     # Between the two
 

@@ -156,6 +156,7 @@ _TWO_U32 = Struct("<II")
 _TWO_U32_U64 = Struct("<IIQ")
 _CONN_FLAG_U64 = Struct("<IBQ")
 _THREE_U64 = Struct("<QQQ")
+_FOUR_U64 = Struct("<QQQQ")
 _TWO_U64 = Struct("<QQ")
 
 # A number that was released is never given to another kind.
@@ -175,10 +176,17 @@ _KINDS: dict[type[Frame], _Kind] = {
     SyncOk: _Kind(6, _TWO_U32_U64, "none", 2, SyncOk, lambda f: (f.conn_id, f.sync_id, f.low)),
     SyncAck: _Kind(7, _U32, "none", 1, SyncAck, lambda f: (f.conn_id,)),
     UnicastPurged: _Kind(8, _CONN_U64, "none", 1, UnicastPurged, lambda f: (f.conn_id, f.low)),
-    MulticastData: _Kind(16, _THREE_U64, "body", 1, MulticastData, lambda f: (f.sender, f.seqno, f.stable)),
+    MulticastData: _Kind(
+        16,
+        _FOUR_U64,
+        "body",
+        1,
+        lambda sender, seqno, stable, view, body: MulticastData(sender, seqno, stable, body, view),
+        lambda f: (f.sender, f.seqno, f.stable, f.view),
+    ),
     MulticastAck: _Kind(17, _U64, "none", 0, MulticastAck, lambda f: (f.seqno,)),
     MulticastXmitRequest: _Kind(18, _U64, "ranges", 1, MulticastXmitRequest, lambda f: (f.sender,)),
-    Highest: _Kind(19, _TWO_U64, "none", 0, Highest, lambda f: (f.seqno, f.stable)),
+    Highest: _Kind(19, _THREE_U64, "none", 0, Highest, lambda f: (f.seqno, f.stable, f.view)),
     AreYouAlive: _Kind(33, _NOTHING, "none", 0, AreYouAlive, lambda f: ()),
     Purged: _Kind(20, _TWO_U64, "none", 1, Purged, lambda f: (f.sender, f.low)),
 }

@@ -72,6 +72,7 @@ class MulticastData(Frame):
     seqno: int
     stable: int  # every member of the sender's view has delivered up to here
     body: bytes
+    view: int = 0  # names the view that it was sent in: in another one it is not delivered, nor is `stable` believed
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,7 @@ class Highest(Frame):
 
     seqno: int
     stable: int
+    view: int = 0
 
 
 @dataclass(frozen=True, slots=True)
