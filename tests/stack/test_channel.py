@@ -734,7 +734,7 @@ class TestNonsense:
         high = world["B"].member.multicast.sender.window.high
         sealed = seal(1, [Number(1, 0)], pack([b"lifted"]), is_ordered=is_ordered)
         world.accepted[Channel.MULTICAST, world["B"].address, None][b"lifted"] = 1
-        self.inject(world, MulticastData(world["B"].address.incarnation, high + 1, 0, sealed))
+        self.inject(world, MulticastData(world["B"].address.incarnation, high + 1, 0, sealed, world["B"].view.id.tag))
         assert world["A"].got("B") == ["before"]
         assert world["A"].count(Count.BODY_INCOHERENT) == 1
 
@@ -859,7 +859,7 @@ class TestAChannelAlone:
         return channel
 
     def frame(self, seqno: int, body: bytes) -> MulticastData:
-        return MulticastData(self.B.incarnation, seqno, 0, body)
+        return MulticastData(self.B.incarnation, seqno, 0, body, self.VIEW.id.tag)
 
     def test_without_total_order_it_is_the_multicast_and_nothing_else(self) -> None:
         channel = self.channel(None)
