@@ -1,0 +1,5 @@
+"""`python -m motet` is the `motet` command."""
+
+from motet.cli.app import main
+
+main()
