@@ -18,9 +18,12 @@ ERRORS = "errors"  # the leaf that everyone may import
 PROTOCOLS = ("unicast", "multicast", "membership", "ordering", "snapshot")
 
 LEVELS = (  # top to bottom; a room imports itself and whatever stands on a lower line
+    ("__main__",),
     ("cli",),
-    (FACADE,),
-    ("spark", "serve", "aio", "sim"),
+    (FACADE, "testing"),
+    ("blocks",),
+    ("spark", "aio", "sim"),
+    ("serve", "config"),
     ("stack", "journal"),
     PROTOCOLS,
     ("wire", "window"),

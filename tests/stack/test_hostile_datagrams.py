@@ -336,7 +336,7 @@ class Forger:
             return pack([self._rng.randbytes(self._rng.choice((0, 7)))] * self._rng.randrange(4))
         total = self._rng.choice((40, 600, MAX_MESSAGE_BYTES))
         offset = self._rng.choice((0, 0, 20, total - 20))
-        return FRAGMENT_HEADER.pack(FRAGMENT, total, offset) + bytes(20)
+        return FRAGMENT_HEADER.pack(FRAGMENT, 0, total, offset) + bytes(20)
 
 
 # The forgeries are worth something only if they get as far as the code that refuses them.

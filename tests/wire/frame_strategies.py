@@ -82,7 +82,7 @@ def fragments(draw: st.DrawFn) -> bytes:
     chunk = draw(st.binary(min_size=1 if is_last else 52, max_size=90))
     total = draw(st.integers(len(chunk), MAX_MESSAGE_BYTES))
     offset = total - len(chunk) if is_last else draw(st.integers(0, total - len(chunk)))
-    return FRAGMENT_HEADER.pack(FRAGMENT, total, offset) + chunk
+    return FRAGMENT_HEADER.pack(FRAGMENT, 0, total, offset) + chunk
 
 
 BODIES = st.one_of(st.lists(st.binary(max_size=20), max_size=10).map(pack), fragments())

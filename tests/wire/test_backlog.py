@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from motet.wire.backlog import Backlog
 from motet.wire.body import FRAGMENT_HEADER, HEADER, LENGTH_BYTES, MAX_MESSAGE_BYTES, flaw, fragment, pack
+from motet.wire.ordered import Tag
 
 SIZES = st.integers(64, 200)
 MESSAGES = st.lists(
@@ -159,3 +160,29 @@ def test_one_message_of_64_mib_is_cut_into_bodies_that_fit() -> None:
         chunks.append(body[FRAGMENT_HEADER.size :])
     assert b"".join(chunks) == message
     assert backlog.take() == (pack([b"next"]), 1)
+
+
+def test_a_body_holds_messages_of_one_port() -> None:
+    backlog = Backlog(1_000)
+    backlog.extend([b"a", b"b"])
+    backlog.extend([b"c"], port=2)
+    backlog.extend([b"d"], port=2)
+    backlog.extend([bytes(1_500)], port=3)
+    backlog.extend([b"e"])
+    chunk = 1_000 - FRAGMENT_HEADER.size
+    bodies = [backlog.take()[0] for _ in range(5)]
+    large = [fragment(bytes(1_500), offset, chunk, 3) for offset in (0, chunk)]
+    assert bodies == [pack([b"a", b"b"]), pack([b"c", b"d"], 2), *large, pack([b"e"])]
+
+
+def test_a_tagged_batch_has_a_body_to_itself() -> None:
+    backlog = Backlog(1_000)
+    backlog.extend([b"a"])
+    backlog.extend([b"b"], tag=Tag(1, 1))
+    backlog.extend([b"c"], tag=Tag(1, 2))
+    backlog.extend([b"d"])
+    taken = []
+    while backlog:
+        taken.append((backlog.next_tag, backlog.take()[0]))
+    bodies = [pack([letter]) for letter in (b"a", b"b", b"c", b"d")]
+    assert taken == list(zip([None, Tag(1, 1), Tag(1, 2), None], bodies, strict=True))

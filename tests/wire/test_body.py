@@ -79,23 +79,23 @@ def test_fragments_together_are_the_message(message: bytes, chunk_bytes: int) ->
     [
         (b"", "0 bytes are too short for a body"),
         (bytes(7), "7 bytes are too short for a body"),
-        (HEADER.pack(0, 0), "body kind 0 is unknown"),
-        (HEADER.pack(3, 0), "8 bytes are too short for an ordered body"),
-        (HEADER.pack(PACKED, 1), "1 lengths do not fit into 8 bytes"),
-        (HEADER.pack(PACKED, 0xFFFFFFFF) + bytes(100), "4294967295 lengths do not fit into 108 bytes"),
-        (HEADER.pack(PACKED, 0) + b"x", "lengths add up to 0, the payload has 1 bytes"),
-        (HEADER.pack(PACKED, 1) + b"\xff\xff\xff\xff", "lengths add up to 4294967295, the payload has 0 bytes"),
-        (HEADER.pack(PACKED, 2) + b"\xff\xff\xff\xff" * 2, "lengths add up to 8589934590, the payload has 0 bytes"),
-        (HEADER.pack(FRAGMENT, 5), "a fragment without a chunk"),
-        (FRAGMENT_HEADER.pack(FRAGMENT, 5, 0), "a fragment without a chunk"),
-        (FRAGMENT_HEADER.pack(FRAGMENT, 0, 0) + b"x", "a fragment that ends at 1 of a message of 0 bytes"),
-        (FRAGMENT_HEADER.pack(FRAGMENT, 5, 4) + b"xy", "a fragment that ends at 6 of a message of 5 bytes"),
+        (HEADER.pack(0, 0, 0), "body kind 0 is unknown"),
+        (HEADER.pack(3, 0, 0), "8 bytes are too short for an ordered body"),
+        (HEADER.pack(PACKED, 0, 1), "1 lengths do not fit into 8 bytes"),
+        (HEADER.pack(PACKED, 0, 0xFFFFFFFF) + bytes(100), "4294967295 lengths do not fit into 108 bytes"),
+        (HEADER.pack(PACKED, 0, 0) + b"x", "lengths add up to 0, the payload has 1 bytes"),
+        (HEADER.pack(PACKED, 0, 1) + b"\xff\xff\xff\xff", "lengths add up to 4294967295, the payload has 0 bytes"),
+        (HEADER.pack(PACKED, 0, 2) + b"\xff\xff\xff\xff" * 2, "lengths add up to 8589934590, the payload has 0 bytes"),
+        (HEADER.pack(FRAGMENT, 0, 5), "a fragment without a chunk"),
+        (FRAGMENT_HEADER.pack(FRAGMENT, 0, 5, 0), "a fragment without a chunk"),
+        (FRAGMENT_HEADER.pack(FRAGMENT, 0, 0, 0) + b"x", "a fragment that ends at 1 of a message of 0 bytes"),
+        (FRAGMENT_HEADER.pack(FRAGMENT, 0, 5, 4) + b"xy", "a fragment that ends at 6 of a message of 5 bytes"),
         (
-            FRAGMENT_HEADER.pack(FRAGMENT, MAX_MESSAGE_BYTES + 1, 0) + b"x",
+            FRAGMENT_HEADER.pack(FRAGMENT, 0, MAX_MESSAGE_BYTES + 1, 0) + b"x",
             "a fragment that ends at 1 of a message of 67108865 bytes",
         ),
         (
-            FRAGMENT_HEADER.pack(FRAGMENT, 5, 0xFFFFFFFF) + b"x",
+            FRAGMENT_HEADER.pack(FRAGMENT, 0, 5, 0xFFFFFFFF) + b"x",
             "a fragment that ends at 4294967296 of a message of 5 bytes",
         ),
     ],
@@ -105,7 +105,7 @@ def test_a_flaw_is_named(body: bytes, reason: str) -> None:
 
 
 def test_a_fragment_may_end_a_message_of_the_largest_size() -> None:
-    assert flaw(FRAGMENT_HEADER.pack(FRAGMENT, MAX_MESSAGE_BYTES, MAX_MESSAGE_BYTES - 1) + b"x") is None
+    assert flaw(FRAGMENT_HEADER.pack(FRAGMENT, 0, MAX_MESSAGE_BYTES, MAX_MESSAGE_BYTES - 1) + b"x") is None
 
 
 @given(body=st.binary(max_size=200))
@@ -115,7 +115,7 @@ def test_any_bytes_are_a_body_or_flawed_and_never_raise(body: bytes) -> None:
 
 
 def test_a_claim_of_four_billion_messages_allocates_nothing_of_that_size() -> None:
-    hostile = HEADER.pack(PACKED, 0xFFFFFFFF) + bytes(60_000)
+    hostile = HEADER.pack(PACKED, 0, 0xFFFFFFFF) + bytes(60_000)
     tracemalloc.start()
     assert flaw(hostile) is not None
     _, peak = tracemalloc.get_traced_memory()

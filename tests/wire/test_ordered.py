@@ -14,6 +14,7 @@ from motet.wire.ordered import (
     ORDERED,
     Number,
     Ordered,
+    Tag,
     flaw_of_ordered,
     inner_of,
     seal,
@@ -36,6 +37,17 @@ def test_what_was_sealed_is_unsealed_again(first: int, numbers: list[Number], in
     assert inner_of(body) == inner
 
 
+@given(numbers=NUMBERS, inner=INNER, sent_at=U64, producer=U64, sequence=U64)
+def test_a_tag_and_the_time_of_sending_come_back(
+    numbers: list[Number], inner: bytes, sent_at: int, producer: int, sequence: int
+) -> None:
+    tag = Tag(producer, sequence)
+    body = seal(1, numbers, inner, is_ordered=True, sent_at=sent_at, tag=tag)
+    assert flaw(body) is None
+    assert unseal(body) == Ordered(1, tuple(numbers), True, inner, sent_at, tag)
+    assert inner_of(body) == inner
+
+
 @given(first=U64, numbers=NUMBERS.filter(bool))
 def test_numbers_travel_alone(first: int, numbers: list[Number]) -> None:
     body = seal(first, numbers, b"", is_ordered=False)
@@ -50,8 +62,13 @@ def test_a_sealed_body_has_exactly_the_documented_size(numbers: list[Number], in
 
 
 def test_the_layout_is_the_documented_one() -> None:
-    assert seal(7, [Number(5, 2)], pack([b"a"]), is_ordered=True) == bytes.fromhex(
-        "03 01 0100 00000000  0700000000000000  0500000000000000 02000000  01000000 01000000 01000000 61"
+    assert seal(7, [Number(5, 2)], pack([b"a"]), is_ordered=True, sent_at=9) == bytes.fromhex(
+        "03 01 0100 00000000  0700000000000000  0900000000000000"
+        "0500000000000000 02000000  01000000 01000000 01000000 61"
+    )
+    assert seal(7, [], pack([b"a"], port=3), is_ordered=True, tag=Tag(4, 6)) == bytes.fromhex(
+        "03 03 0000 00000000  0700000000000000  0000000000000000"
+        "0400000000000000 0600000000000000  01030000 01000000 01000000 61"
     )
 
 
@@ -74,13 +91,13 @@ GOOD = seal(1, [Number(1, 0), Number(2, 1)], pack([b"a"]), is_ordered=True)
     [
         (b"", "0 bytes are too short for an ordered body"),
         (GOOD[:15], "15 bytes are too short for an ordered body"),
-        (HEADER.pack(ORDERED, 2, 0, 1) + pack([b"a"]), "flags of 2"),
-        (HEADER.pack(ORDERED, 255, 0, 1) + pack([b"a"]), "flags of 255"),
-        (GOOD[: HEADER.size + 2 * NUMBER.size - 1], "2 numbers do not fit into 39 bytes"),
-        (HEADER.pack(ORDERED, 0, MOST_NUMBERS, 1), "65535 numbers do not fit into 16 bytes"),
-        (HEADER.pack(ORDERED, 1, 0, 1), "nothing to be ordered"),
+        (HEADER.pack(ORDERED, 2, 0, 1, 0) + pack([b"a"]), "flags of 2"),
+        (HEADER.pack(ORDERED, 255, 0, 1, 0) + pack([b"a"]), "flags of 255"),
+        (GOOD[: HEADER.size + 2 * NUMBER.size - 1], "2 numbers do not fit into 47 bytes"),
+        (HEADER.pack(ORDERED, 0, MOST_NUMBERS, 1, 0), "65535 numbers do not fit into 24 bytes"),
+        (HEADER.pack(ORDERED, 1, 0, 1, 0), "nothing to be ordered"),
         (seal(1, [Number(1, 0)], b"", is_ordered=True), "nothing to be ordered"),
-        (HEADER.pack(ORDERED, 0, 0, 1), "an ordered body that says nothing"),
+        (HEADER.pack(ORDERED, 0, 0, 1, 0), "an ordered body that says nothing"),
     ],
 )
 def test_every_flaw_is_named(body: bytes, reason: str) -> None:

@@ -51,7 +51,7 @@ def test_a_joiner_gets_every_message_that_begins_after_it_joined_and_no_other(
 
 
 def is_later_fragment(body: bytes) -> bool:
-    return body[0] == FRAGMENT and FRAGMENT_HEADER.unpack_from(body)[2] > 0
+    return body[0] == FRAGMENT and FRAGMENT_HEADER.unpack_from(body)[3] > 0
 
 
 def test_a_large_message_is_held_until_its_last_fragment_and_no_longer() -> None:
@@ -107,7 +107,7 @@ def test_no_order_of_fragments_collects_more_than_one_message(fragments: list[tu
     reassembler = Reassembler()
     for total, offset, chunk in fragments:
         if offset + len(chunk) <= total:  # the others never pass `flaw`
-            for message in reassembler.feed(FRAGMENT_HEADER.pack(FRAGMENT, total, offset) + chunk):
+            for message in reassembler.feed(FRAGMENT_HEADER.pack(FRAGMENT, 0, total, offset) + chunk):
                 assert len(message) == total
             assert reassembler.collected_bytes < 30
 

@@ -19,7 +19,7 @@ from motet.multicast.receiver import MulticastReceiver
 from motet.multicast.sender import MulticastSender
 from motet.window.digest import Cut, DigestEntry
 from motet.window.ranges import limited
-from motet.wire.body import MAX_MESSAGE_BYTES
+from motet.wire.body import MAX_MESSAGE_BYTES, Port
 from motet.wire.frames import Highest, MulticastAck, MulticastData, MulticastXmitRequest, Purged
 
 FRAMES = (MulticastData, MulticastAck, MulticastXmitRequest, Highest, Purged)
@@ -41,7 +41,7 @@ class Multicast:
 
     # What the application asks for
 
-    def send(self, messages: Sequence[bytes], now: int) -> list[Effect]:
+    def send(self, messages: Sequence[bytes], now: int, port: int = Port.APP) -> list[Effect]:
         """Accept messages; they are sent as the window allows, in order. All are accepted, or none."""
         if self._has_left:
             raise LeftGroupError("this member has left the group; join again to send")
@@ -55,7 +55,7 @@ class Multicast:
             raise BacklogFullError(
                 f"{waiting} bytes wait for window space already; wait for Admitted before sending more"
             )
-        return self._sender.send(messages, now, is_held=self._is_held) if messages else []
+        return self._sender.send(messages, now, is_held=self._is_held, port=port) if messages else []
 
     def leave(self, now: int) -> list[Effect]:
         """Sends that wait end with an error; what is in the window can still be repaired."""

@@ -19,16 +19,17 @@ from motet.window.acks import AckTable
 from motet.window.digest import DigestEntry
 from motet.window.ring import RingWindow
 from motet.wire.backlog import Backlog
+from motet.wire.body import Port
 from motet.wire.frames import Highest, MulticastData
 
 
 class Rider(Protocol):
     """Another source of bodies for our stream. Total order is one."""
 
-    def next_body(self) -> bytes | None:
+    def next_body(self, now: int) -> bytes | None:
         """What goes into the next frame; None when there is nothing."""
 
-    def lift(self, body: bytes) -> bytes:
+    def lift(self, body: bytes, now: int) -> bytes:
         """A body of ours is about to leave: something may ride on it."""
 
 
@@ -59,8 +60,8 @@ class MulticastSender:
     def is_drained(self) -> bool:
         return self.window.low == self.window.high and not self._backlog
 
-    def send(self, messages: Sequence[bytes], now: int, *, is_held: bool) -> list[Effect]:
-        self._backlog.extend(messages)
+    def send(self, messages: Sequence[bytes], now: int, *, is_held: bool, port: int = Port.APP) -> list[Effect]:
+        self._backlog.extend(messages, port)
         self.accepted += len(messages)
         return self.pump(now, is_held=is_held)
 
@@ -150,7 +151,7 @@ class MulticastSender:
 
     def _fill(self, now: int) -> list[Effect]:
         effects: list[Effect] = []
-        while not self.window.is_full and not self._is_frozen and (body := self._next_body()) is not None:
+        while not self.window.is_full and not self._is_frozen and (body := self._next_body(now)) is not None:
             seqno = self.window.append(body)
             effects.append(Broadcast(MulticastData(self._local.incarnation, seqno, self.window.low, body, self.view)))
             self._counters[Count.FRAME_SENT] += 1
@@ -159,14 +160,14 @@ class MulticastSender:
             self._restart_tail_timer(now)
         return effects
 
-    def _next_body(self) -> bytes | None:
+    def _next_body(self, now: int) -> bytes | None:
         self._is_riders_turn = not self._is_riders_turn
         if self.rider is None:
             return self._own_body()
         if self._is_riders_turn or not self._backlog:
-            return self.rider.next_body() or self._own_body()
+            return self.rider.next_body(now) or self._own_body()
         body = self._own_body()
-        return self.rider.lift(body) if body is not None else None
+        return self.rider.lift(body, now) if body is not None else None
 
     def _own_body(self) -> bytes | None:
         if not self._backlog:

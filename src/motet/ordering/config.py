@@ -8,7 +8,7 @@ from motet.core.checks import require_between
 from motet.core.limits import MAX_DATAGRAM_BYTES, MIN_BODY_BYTES
 from motet.core.units import MILLISECOND, SECOND
 from motet.errors import ConfigError
-from motet.wire.ordered import HEADER, NUMBER
+from motet.wire.ordered import HEADER, NUMBER, TAG
 
 RUN_BYTES = 24
 RUNS_OVERHEAD = 18  # the view id and the length of the list
@@ -34,7 +34,7 @@ class OrderingConfig:
         if self.body_bytes - self.rider_bytes < MIN_BODY_BYTES:
             raise ConfigError(
                 f"most_riders is {self.most_riders}: that leaves no room in a body of {self.body_bytes} bytes; "
-                f"allowed are at most {(self.body_bytes - MIN_BODY_BYTES - HEADER.size) // NUMBER.size}"
+                f"allowed are at most {(self.body_bytes - MIN_BODY_BYTES - HEADER.size - TAG.size) // NUMBER.size}"
             )
 
     @property
@@ -45,4 +45,4 @@ class OrderingConfig:
     @property
     def rider_bytes(self) -> int:
         """What the numbers that ride on a frame may take of it."""
-        return HEADER.size + self.most_riders * NUMBER.size
+        return HEADER.size + TAG.size + self.most_riders * NUMBER.size

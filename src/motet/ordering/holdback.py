@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from motet.wire.ordered import Number
+from motet.wire.ordered import Number, Tag
 
 Key = tuple[int, bool, int, int, int]  # number, is decided, proposer, sender's rank, id
 
@@ -26,6 +26,8 @@ class Pending:
     proposed: int  # our own proposal
     number: Number
     is_decided: bool = False
+    sent_at: int = 0
+    tag: Tag | None = None
 
     @property
     def key(self) -> Key:

@@ -15,7 +15,7 @@ out once; the same (sender, id) is proposed once.
 from __future__ import annotations
 
 from motet.ordering.holdback import HoldBackQueue, Pending
-from motet.wire.ordered import Number
+from motet.wire.ordered import Number, Tag
 
 MOST_NUMBER = 1 << 63  # leaves room for arithmetic far below the 64 bits on the wire
 
@@ -32,13 +32,16 @@ class Isis:
         self._proposals: dict[int, dict[int, int]] = {}  # of our own frames: id -> proposer -> number
         self.final = 0  # the highest id of ours whose number was handed out
 
-    def receive_data(self, sender: int, frame_id: int, body: bytes) -> int | None:
+    def receive_data(
+        self, sender: int, frame_id: int, body: bytes, sent_at: int = 0, tag: Tag | None = None
+    ) -> int | None:
         """The next frame of a sender; the answer is our proposal. None for one that came before, or out of turn."""
         if frame_id != self._received[sender] + 1:
             return None
         self._received[sender] = frame_id
         self.clock += 1
-        self.queue.add(Pending(sender, frame_id, body, self.clock, Number(self.clock, self._rank)))
+        proposal = Number(self.clock, self._rank)
+        self.queue.add(Pending(sender, frame_id, body, self.clock, proposal, sent_at=sent_at, tag=tag))
         return self.clock
 
     def proposed(self, sender: int, frame_id: int) -> int | None:

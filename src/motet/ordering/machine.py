@@ -30,9 +30,9 @@ from motet.ordering.config import OrderingConfig
 from motet.ordering.holdback import HoldBackQueue, Pending
 from motet.ordering.isis import MOST_NUMBER, Isis
 from motet.wire.backlog import Backlog
-from motet.wire.body import MAX_MESSAGE_BYTES, message_count
+from motet.wire.body import MAX_MESSAGE_BYTES, Port, message_count
 from motet.wire.frames import Progress, ProposalRequest, Proposals, Stable
-from motet.wire.ordered import ORDERED, Number, seal, unseal
+from motet.wire.ordered import ORDERED, Number, Ordered, Tag, seal, unseal
 
 FRAMES = (Proposals, ProposalRequest, Progress, Stable)
 
@@ -57,6 +57,7 @@ class TotalOrder:
         self.position = 0  # messages of the log that we have delivered
         self.stable = 0
         self.accepted = self.admitted = 0
+        self.wall_offset_ns = 0  # from the clock that machines are given to the one on the wall
         self._local = local
         self._config = config
         self._counters = counters
@@ -82,7 +83,7 @@ class TotalOrder:
 
     # What the application asks for
 
-    def send(self, messages: Sequence[bytes]) -> None:
+    def send(self, messages: Sequence[bytes], port: int = Port.APP) -> None:
         """Accept messages; they go out when the view is primary and the window allows. All are accepted, or none."""
         if self._has_left:
             raise LeftGroupError("this member has left the group; join again to send")
@@ -95,7 +96,7 @@ class TotalOrder:
             raise BacklogFullError(
                 f"{self._backlog.waiting_bytes} bytes wait to be ordered already; wait for Admitted before sending more"
             )
-        self._backlog.extend(messages)
+        self._backlog.extend(messages, port)
         self.accepted += len(messages)
 
     def leave(self) -> list[Effect]:
@@ -109,30 +110,31 @@ class TotalOrder:
 
     # What the multicast stream takes from us
 
-    def next_body(self) -> bytes | None:
+    def next_body(self, now: int = 0) -> bytes | None:
         """The next frame for our stream: something to be ordered, with numbers riding on it, or numbers alone."""
         if self._may_send:
+            tag = self._backlog.next_tag
             body, completed = self._backlog.take()
             self.admitted += completed
             self._sent += 1
-            return self._sealed(body, is_ordered=True)
-        return self._sealed(b"", is_ordered=False) if self._riders else None
+            return self._sealed(body, now, is_ordered=True, tag=tag)
+        return self._sealed(b"", now, is_ordered=False) if self._riders else None
 
-    def lift(self, body: bytes) -> bytes:
+    def lift(self, body: bytes, now: int = 0) -> bytes:
         """A plain body that is about to leave takes along what is waiting."""
-        return self._sealed(body, is_ordered=False) if self._riders else body
+        return self._sealed(body, now, is_ordered=False) if self._riders else body
 
     @property
     def _may_send(self) -> bool:
         is_open = self._view.is_primary and not self._has_left
         return is_open and bool(self._backlog) and self._sent - self._done < self._config.window
 
-    def _sealed(self, body: bytes, *, is_ordered: bool) -> bytes:
+    def _sealed(self, body: bytes, now: int, *, is_ordered: bool, tag: Tag | None = None) -> bytes:
         riders = self._riders[: self._config.most_riders]
         first = self._first_rider
         self._first_rider += len(riders)
         del self._riders[: len(riders)]
-        return seal(first, riders, body, is_ordered=is_ordered)
+        return seal(first, riders, body, is_ordered=is_ordered, sent_at=now + self.wall_offset_ns, tag=tag)
 
     @property
     def is_eager(self) -> bool:
@@ -162,7 +164,7 @@ class TotalOrder:
             if not self._isis.receive_number(rank, ordered.first + offset, number):
                 self._counters[Count.FRAME_MISPLACED] += 1
         if ordered.is_ordered:
-            self._receive_data(rank, ordered.inner)
+            self._receive_data(rank, ordered)
         elif ordered.inner:
             return [self._plain_body(sender, ordered.inner)]
         return []
@@ -171,9 +173,9 @@ class TotalOrder:
         self._plain[sender] = number = self._plain.get(sender, 0) + 1
         return Deliver(Channel.MULTICAST, sender, number, (body,))
 
-    def _receive_data(self, rank: int, body: bytes) -> None:
+    def _receive_data(self, rank: int, frame: Ordered) -> None:
         frame_id = self._isis.received(rank) + 1
-        number = self._isis.receive_data(rank, frame_id, body)
+        number = self._isis.receive_data(rank, frame_id, frame.inner, frame.sent_at, frame.tag)
         if number is None:
             return
         if rank == self._ranks[self._local]:
@@ -201,7 +203,8 @@ class TotalOrder:
         effects: list[Effect] = []
         for pending in ready:
             sender = self._view.members[pending.sender]
-            effects.append(Deliver(Channel.TOTAL, sender, pending.id, (pending.body,), self.position + 1))
+            place = (pending.id, (pending.body,), self.position + 1)
+            effects.append(Deliver(Channel.TOTAL, sender, *place, pending.sent_at, pending.tag))
             count = message_count(pending.body)
             self.position += count
             self._counters[Count.FRAME_ORDERED] += 1

@@ -38,7 +38,7 @@ def _in_words(value: object) -> str:
 
 
 def _describe_body(body: bytes) -> str:
-    kind, total = HEADER.unpack_from(body)
+    kind, _, total = HEADER.unpack_from(body)
     if kind == PACKED:
         return f"{message_count(body)} messages"
     return f"fragment of {total} bytes"

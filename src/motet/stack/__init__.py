@@ -3,5 +3,6 @@
 from motet.stack.config import MemberConfig
 from motet.stack.delivery import Delivered
 from motet.stack.member import Announcement, Datagram, Member
+from motet.stack.memory import Memory
 
-__all__ = ["Announcement", "Datagram", "Delivered", "Member", "MemberConfig"]
+__all__ = ["Announcement", "Datagram", "Delivered", "Member", "MemberConfig", "Memory"]

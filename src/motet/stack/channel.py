@@ -15,6 +15,7 @@ from motet.core.view import View
 from motet.multicast import Multicast, MulticastConfig
 from motet.ordering import OrderingConfig, TotalOrder
 from motet.window.digest import Cut, DigestEntry
+from motet.wire.body import Port
 
 Cuts = Mapping[Address, Cut[Address]]
 
@@ -34,12 +35,12 @@ class GroupChannel:
 
     # What the application asks for
 
-    def send(self, messages: Sequence[bytes], now: int) -> list[Effect]:
-        return self._ordered(self.multicast.send(messages, now), now)
+    def send(self, messages: Sequence[bytes], now: int, port: int = Port.APP) -> list[Effect]:
+        return self._ordered(self.multicast.send(messages, now, port), now)
 
-    def send_ordered(self, messages: Sequence[bytes], now: int) -> list[Effect]:
+    def send_ordered(self, messages: Sequence[bytes], now: int, port: int = Port.APP) -> list[Effect]:
         assert self.ordering is not None
-        self.ordering.send(messages)
+        self.ordering.send(messages, port)
         return self._ordered(self.multicast.pump(now), now)
 
     def leave(self, now: int) -> list[Effect]:

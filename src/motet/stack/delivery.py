@@ -6,11 +6,13 @@ Invariant: messages of one sender on one channel leave in the order in which the
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import groupby
 
 from motet.core.counters import Count, Counters
 from motet.core.effects import Channel, Deliver, Effect
 from motet.core.identity import Address
+from motet.wire.body import Port, port_of
 from motet.wire.reassembler import Reassembler
 
 
@@ -22,6 +24,11 @@ class Delivered(Effect):
     sender: Address
     messages: tuple[bytes, ...]
     position: int | None = None  # in the log, of the first of them; the others follow it
+    port: int = Port.APP
+    first: int = field(default=0, compare=False)  # seqno of the first body; of an ordered one, its id in this view
+    bodies: tuple[bytes, ...] = field(default=(), compare=False, repr=False)  # what a journal keeps
+    sent_at: int = field(default=0, compare=False)
+    tag: tuple[int, int] | None = None
 
 
 class Delivery:
@@ -39,12 +46,10 @@ class Delivery:
 
     def take(self, effect: Deliver, *, keep_back: bool) -> list[Effect]:
         delivered = self._unpack(effect)
-        if delivered is None:
-            return []
         if not keep_back:
-            return [delivered]
-        self._kept.append(delivered)
-        self._kept_bytes += sum(map(len, delivered.messages))
+            return list(delivered)
+        self._kept += delivered
+        self._kept_bytes += sum(len(body) for batch in delivered for body in batch.bodies)
         return []
 
     def release(self) -> list[Delivered]:
@@ -60,13 +65,22 @@ class Delivery:
         for channel in Channel:
             self._reassemblers.pop((channel, sender), None)
 
-    def _unpack(self, effect: Deliver) -> Delivered | None:
+    def _unpack(self, effect: Deliver) -> list[Delivered]:
+        """One batch per run of bodies of one port. An ordered body that ends no message is told of, too."""
         key = (effect.channel, effect.sender)
         reassembler = self._reassemblers.get(key)
         if reassembler is None:
             reassembler = self._reassemblers[key] = Reassembler()
-        messages = reassembler.take(effect.first, effect.bodies)
+        batches: list[Delivered] = []
+        first, is_total = effect.first, effect.channel is Channel.TOTAL
+        for port, run in groupby(effect.bodies, port_of):
+            bodies = tuple(run)
+            messages = reassembler.take(first, bodies)
+            if messages or is_total:
+                place = (effect.position, port, first, bodies, effect.sent_at, effect.tag)
+                batches.append(Delivered(effect.channel, effect.sender, messages, *place))
+            first += len(bodies)
         if reassembler.incoherent:
             self._counters[Count.BODY_INCOHERENT] += reassembler.incoherent
             reassembler.incoherent = 0
-        return Delivered(effect.channel, effect.sender, messages, effect.position) if messages else None
+        return batches

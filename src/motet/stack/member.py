@@ -39,8 +39,10 @@ from motet.ordering.machine import FRAMES as ORDERING_FRAMES
 from motet.stack.channel import GroupChannel
 from motet.stack.config import MemberConfig
 from motet.stack.delivery import Delivery
+from motet.stack.memory import Memory
 from motet.unicast import Unicast
 from motet.unicast.machine import FRAMES as UNICAST_FRAMES
+from motet.wire.body import Port
 from motet.wire.codec import Envelope, decode, encode, group_id
 
 Handler = Callable[[Address, Sequence[Frame], int], list[Effect]]
@@ -69,8 +71,9 @@ class Member:
         group: str,
         config: MemberConfig,
         rng: Random,
-        record: PrimaryRecord | None = None,
+        memory: Memory | None = None,
     ) -> None:
+        memory = memory or Memory()
         self.address = address
         self.counters = Counters()
         self.unicast = Unicast(address, config.unicast_sized, self.counters, rng.randrange(SERIAL_MODULUS))
@@ -85,7 +88,7 @@ class Member:
         self._membership: Membership | None = None
         if config.membership is not None:
             settings = config.membership_sized(config.membership)
-            self._membership = Membership(address, self.channel, settings, self.counters, rng, record)
+            self._membership = Membership(address, self.channel, settings, self.counters, rng, memory.record)
 
     # What the application asks for
 
@@ -93,13 +96,15 @@ class Member:
         """Look for the group; a view of our own comes first, and the group's follows."""
         return self._perform(self.channel.start(self.view, now) + self.membership.start(now), now)
 
-    def send(self, to: Address, messages: Sequence[bytes], now: int) -> list[Effect]:
-        return self._perform(self.unicast.send(to, messages, now), now)
+    def send(self, to: Address, messages: Sequence[bytes], now: int, *, port: int = Port.APP) -> list[Effect]:
+        return self._perform(self.unicast.send(to, messages, now, port), now)
 
-    def multicast_messages(self, messages: Sequence[bytes], now: int) -> list[Effect]:
-        return self._perform(self.channel.send(messages, now), now)
+    def multicast_messages(self, messages: Sequence[bytes], now: int, *, port: int = Port.APP) -> list[Effect]:
+        return self._perform(self.channel.send(messages, now, port), now)
 
-    def multicast_ordered(self, messages: Sequence[bytes], now: int, *, is_patient: bool = True) -> list[Effect]:
+    def multicast_ordered(
+        self, messages: Sequence[bytes], now: int, *, is_patient: bool = True, port: int = Port.APP
+    ) -> list[Effect]:
         """Deliver these at all members in one order. In a view that is not primary they wait, unless told not to."""
         if self.channel.ordering is None:
             raise MisuseError("this member has no total order: give its MemberConfig an OrderingConfig")
@@ -107,7 +112,7 @@ class Member:
             raise NotPrimaryError(
                 f"{self.view} is not primary: without a majority nothing can be ordered; wait for a primary view"
             )
-        return self._perform(self.channel.send_ordered(messages, now), now)
+        return self._perform(self.channel.send_ordered(messages, now, port), now)
 
     def sync(self, peer: Address, now: int) -> list[Effect]:
         return self._perform(self.unicast.sync(peer, now), now)
@@ -201,6 +206,11 @@ class Member:
         if self._membership is not None:
             deadlines.append(self._membership.next_deadline())
         return min((due for due in deadlines if due is not None), default=None)
+
+    def set_wall_clock(self, wall_ns: int, now: int) -> None:
+        """What the clock on the wall shows at `now`; it goes into the frames of the log, and nothing else."""
+        if self.channel.ordering is not None:
+            self.channel.ordering.wall_offset_ns = wall_ns - now
 
     # What others may look at
 

@@ -29,7 +29,7 @@ from motet.errors import (
 from motet.unicast.config import UnicastConfig
 from motet.unicast.receiver import ReceiveConnection
 from motet.unicast.sender import SendConnection, State
-from motet.wire.body import MAX_MESSAGE_BYTES
+from motet.wire.body import MAX_MESSAGE_BYTES, Port
 from motet.wire.frames import Close, Sync, SyncAck, SyncOk, UnicastAck, UnicastData, UnicastPurged, UnicastXmitRequest
 
 FRAMES = (UnicastData, UnicastAck, UnicastXmitRequest, UnicastPurged, Close, Sync, SyncOk, SyncAck)
@@ -65,7 +65,7 @@ class Unicast:
 
     # What the application asks for
 
-    def send(self, to: Address, messages: Sequence[bytes], now: int) -> list[Effect]:
+    def send(self, to: Address, messages: Sequence[bytes], now: int, port: int = Port.APP) -> list[Effect]:
         """Accept messages for `to`; they are sent as the window allows, in order. All are accepted, or none."""
         if not messages:
             return []
@@ -83,7 +83,7 @@ class Unicast:
             raise BacklogFullError(
                 f"{connection.waiting_bytes} bytes wait for {to} already; wait for Admitted before sending more"
             )
-        return connection.send(messages, now)
+        return connection.send(messages, now, port)
 
     def sync(self, peer: Address, now: int) -> list[Effect]:
         """An operator's second line of defence: make sure that our receive window and the peer's send window agree."""

@@ -21,6 +21,7 @@ from motet.unicast.config import UnicastConfig
 from motet.window.ranges import Ranges, limited
 from motet.window.ring import RingWindow
 from motet.wire.backlog import Backlog
+from motet.wire.body import Port
 from motet.wire.frames import Close, SyncOk, UnicastData, UnicastPurged
 
 
@@ -80,14 +81,14 @@ class SendConnection:
     def waiting_bytes(self) -> int:
         return self._backlog.waiting_bytes
 
-    def send(self, messages: Sequence[bytes], now: int) -> list[Effect]:
+    def send(self, messages: Sequence[bytes], now: int, port: int = Port.APP) -> list[Effect]:
         if self.state is State.CLOSING:
             self.state = State.OPEN
         self._used_at = now
         self._arm_reaper(now)
         if self.is_flushed:
             self._silent_since = now
-        self._backlog.extend(messages)
+        self._backlog.extend(messages, port)
         self.accepted += len(messages)
         return self._pump(now)
 

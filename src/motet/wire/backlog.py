@@ -7,14 +7,28 @@ gather here until one body carries many of them.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 
-from motet.wire.body import FRAGMENT_HEADER, HEADER, LENGTH_BYTES, fragment, pack
+from motet.wire.body import FRAGMENT_HEADER, HEADER, LENGTH_BYTES, Port, fragment, pack
+from motet.wire.ordered import Tag
+
+
+@dataclass(slots=True)
+class _Run:
+    """Neighbours that may share a body."""
+
+    port: int
+    tag: Tag | None
+    count: int
 
 
 class Backlog:
     """Messages that wait for a frame, in order. `take` makes the next body out of as many as fit.
+
+    A body holds messages of one port; those that were given with a tag have a body to themselves.
 
     Invariant: `_ends[i]` is how many bytes the messages up to i had since the line was last empty; entries before
     `_head` are taken, and `_cut` counts those that were cut off the front of the lists.
@@ -27,6 +41,7 @@ class Backlog:
         self._head = 0
         self._cut = 0
         self._fragment_offset = 0  # how much of the head message went out already
+        self._runs: deque[_Run] = deque()  # their counts add up to what waits
 
     def __len__(self) -> int:
         return len(self._messages) - self._head
@@ -36,7 +51,19 @@ class Backlog:
         """What the waiting messages need in bodies: themselves and their lengths."""
         return self._ends[-1] - self._taken_bytes() + LENGTH_BYTES * len(self) if self else 0
 
-    def extend(self, messages: Sequence[bytes]) -> None:
+    @property
+    def next_tag(self) -> Tag | None:
+        """Of the body that `take` makes next."""
+        return self._runs[0].tag if self._runs else None
+
+    def extend(self, messages: Sequence[bytes], port: int = Port.APP, tag: Tag | None = None) -> None:
+        if not messages:
+            return
+        last = self._runs[-1] if self._runs else None
+        if last is not None and last.port == port and last.tag is None and tag is None:
+            last.count += len(messages)
+        else:
+            self._runs.append(_Run(port, tag, len(messages)))
         start = self._ends[-1] if self._ends else self._cut
         ends = accumulate(map(len, messages), initial=start)
         next(ends)
@@ -48,7 +75,7 @@ class Backlog:
         end = self._fitting()
         if end == self._head:
             return self._take_fragment()
-        body = pack(self._messages[self._head : end])
+        body = pack(self._messages[self._head : end], self._runs[0].port)
         count = end - self._head
         self._advance(count)
         return body, count
@@ -60,6 +87,7 @@ class Backlog:
     def clear(self) -> None:
         self._messages.clear()
         self._ends.clear()
+        self._runs.clear()
         self._head = self._cut = self._fragment_offset = 0
 
     def _fitting(self) -> int:
@@ -69,12 +97,13 @@ class Backlog:
         def room_up_to(index: int) -> int:
             return ends[index] - taken + LENGTH_BYTES * (index + 1 - head)
 
-        return bisect_right(range(len(ends)), self._body_bytes - HEADER.size, lo=head, key=room_up_to)
+        end_of_run = head + self._runs[0].count
+        return bisect_right(range(end_of_run), self._body_bytes - HEADER.size, lo=head, key=room_up_to)
 
     def _take_fragment(self) -> tuple[bytes, int]:
         message = self._messages[self._head]
         chunk_bytes = self._body_bytes - FRAGMENT_HEADER.size
-        body = fragment(message, self._fragment_offset, chunk_bytes)
+        body = fragment(message, self._fragment_offset, chunk_bytes, self._runs[0].port)
         self._fragment_offset += chunk_bytes
         if self._fragment_offset < len(message):
             return body, 0
@@ -84,6 +113,9 @@ class Backlog:
 
     def _advance(self, count: int) -> None:
         self._head += count
+        self._runs[0].count -= count
+        if not self._runs[0].count:
+            self._runs.popleft()
         if self._head == len(self._messages):
             self.clear()
         elif self._head > 4096 and 2 * self._head > len(self._messages):

@@ -1,9 +1,10 @@
 """The body of a data frame: many application messages, or one fragment of a large one.
 
-    packed    kind=1  pad(3)  count u32   lengths u32 * count   payloads
-    fragment  kind=2  pad(3)  total u32   offset u32            chunk
-    ordered   kind=3          see ordered.py                    one of the two above, or nothing
+    packed    kind=1  port u8  pad(2)  count u32   lengths u32 * count   payloads
+    fragment  kind=2  port u8  pad(2)  total u32   offset u32            chunk
+    ordered   kind=3           see ordered.py                            one of the two above, or nothing
 
+All messages of one body have one port, which says for whom they are: the application, or a part of the member itself.
 All integers are little-endian. This layout is what travels, what a journal appends, and what becomes an Arrow column
 (its offsets are the cumulative lengths). Every function here works on a whole body: joining, slicing and checking run
 inside the interpreter's C code, never as a Python loop over messages.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from enum import IntEnum, unique
 from functools import lru_cache
 from io import BytesIO
 from struct import Struct
@@ -21,27 +23,44 @@ from motet.core.limits import MIN_BODY_BYTES
 from motet.wire.ordered import ORDERED, flaw_of_ordered, inner_of
 
 MAX_MESSAGE_BYTES = 64 << 20
-HEADER = Struct("<B3xI")
-FRAGMENT_HEADER = Struct("<B3xII")
+HEADER = Struct("<BBxxI")
+FRAGMENT_HEADER = Struct("<BBxxII")
 LENGTH_BYTES = 4
 PACKED = 1
 FRAGMENT = 2
 
 
-def pack(messages: Sequence[bytes]) -> bytes:
+@unique
+class Port(IntEnum):
+    """For whom the messages of a body are. A port that nobody listens to is dropped at delivery, and counted."""
+
+    APP = 0
+    KEYED = 1  # the application; each message begins with the length of its key (u16) and the key
+    RPC = 2
+    BLOCKS = 3  # replicated structures
+    SNAPSHOT = 4
+    CONTROL = 5
+
+
+def pack(messages: Sequence[bytes], port: int = Port.APP) -> bytes:
     """Many messages as one body."""
     lengths = array("I", map(len, messages))
-    return b"".join((HEADER.pack(PACKED, len(messages)), _little_endian(lengths), *messages))
+    return b"".join((HEADER.pack(PACKED, port, len(messages)), _little_endian(lengths), *messages))
 
 
-def fragment(message: bytes, offset: int, chunk_bytes: int) -> bytes:
+def fragment(message: bytes, offset: int, chunk_bytes: int, port: int = Port.APP) -> bytes:
     """The part of a large message that starts at `offset`."""
-    return FRAGMENT_HEADER.pack(FRAGMENT, len(message), offset) + message[offset : offset + chunk_bytes]
+    return FRAGMENT_HEADER.pack(FRAGMENT, port, len(message), offset) + message[offset : offset + chunk_bytes]
+
+
+def port_of(body: bytes) -> int:
+    """Of a packed body or a fragment."""
+    return body[1]
 
 
 def split(body: bytes) -> tuple[bytes, ...]:
     """The messages of a packed body that `flaw` found nothing wrong with."""
-    _, count = HEADER.unpack_from(body)
+    _, _, count = HEADER.unpack_from(body)
     if not count:
         return ()
     payload_at = HEADER.size + LENGTH_BYTES * count
@@ -54,10 +73,10 @@ def split(body: bytes) -> tuple[bytes, ...]:
 
 def message_count(body: bytes) -> int:
     """How many messages end in this body; a fragment counts when it is the last of its message."""
-    kind, number = HEADER.unpack_from(body)
+    kind, _, number = HEADER.unpack_from(body)
     if kind == PACKED:
         return int(number)
-    _, total, offset = FRAGMENT_HEADER.unpack_from(body)
+    _, _, total, offset = FRAGMENT_HEADER.unpack_from(body)
     return int(offset + len(body) - FRAGMENT_HEADER.size == total)
 
 
@@ -65,7 +84,7 @@ def flaw(body: bytes) -> str | None:
     """Why these bytes are no body, or None when they are one."""
     if len(body) < HEADER.size:
         return f"{len(body)} bytes are too short for a body"
-    kind, number = HEADER.unpack_from(body)
+    kind, _, number = HEADER.unpack_from(body)
     if kind == PACKED:
         return _flaw_of_packed(body, number)
     if kind == FRAGMENT:
@@ -94,7 +113,7 @@ def _flaw_of_packed(body: bytes, count: int) -> str | None:
 def _flaw_of_fragment(body: bytes) -> str | None:
     if len(body) <= FRAGMENT_HEADER.size:
         return "a fragment without a chunk"
-    _, total, offset = FRAGMENT_HEADER.unpack_from(body)
+    _, _, total, offset = FRAGMENT_HEADER.unpack_from(body)
     end = offset + len(body) - FRAGMENT_HEADER.size
     if total > MAX_MESSAGE_BYTES or end > total:
         return f"a fragment that ends at {end} of a message of {total} bytes"

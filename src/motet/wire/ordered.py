@@ -1,9 +1,12 @@
 """The body of an ordered frame: the final numbers of earlier frames ride along with the next one, or alone.
 
-    kind=3  flags u8  count u16  pad(4)  first u64   (number u64, proposer u32) * count   inner body, or nothing
+    kind=3  flags u8  count u16  pad(4)  first u64  sent_at u64
+    [producer u64  sequence u64]   (number u64, proposer u32) * count   inner body, or nothing
 
 `first` is the id of the frame that the first number belongs to; the others follow it without a gap. An inner body is to
 be ordered itself when the flag says so; else it is one of the sender's plain stream, and only gives the numbers a lift.
+`sent_at` is the wall clock of the sender when it made the frame. A tag, if the flag says that there is one, makes the
+inner body an append that can be repeated: of one producer, only a higher sequence than all before is new.
 """
 
 from __future__ import annotations
@@ -13,10 +16,12 @@ from struct import Struct
 from typing import NamedTuple
 
 ORDERED = 3
-HEADER = Struct("<BBHxxxxQ")
+HEADER = Struct("<BBHxxxxQQ")
+TAG = Struct("<QQ")
 NUMBER = Struct("<QI")
 MOST_NUMBERS = 0xFFFF
 _TO_BE_ORDERED = 1
+_TAGGED = 2
 
 
 class Number(NamedTuple):
@@ -26,41 +31,61 @@ class Number(NamedTuple):
     proposer: int  # rank in the view
 
 
+class Tag(NamedTuple):
+    """Names an append, so that it can be repeated through another member and is in the log once."""
+
+    producer: int
+    sequence: int
+
+
 class Ordered(NamedTuple):
     first: int
     numbers: tuple[Number, ...]
     is_ordered: bool  # the inner body is
     inner: bytes
+    sent_at: int = 0
+    tag: Tag | None = None
 
 
-def seal(first: int, numbers: Sequence[Number], inner: bytes, *, is_ordered: bool) -> bytes:
-    head = HEADER.pack(ORDERED, _TO_BE_ORDERED if is_ordered else 0, len(numbers), first)
-    return b"".join((head, *(NUMBER.pack(*number) for number in numbers), inner))
+def seal(
+    first: int, numbers: Sequence[Number], inner: bytes, *, is_ordered: bool, sent_at: int = 0, tag: Tag | None = None
+) -> bytes:
+    flags = (_TO_BE_ORDERED if is_ordered else 0) | (_TAGGED if tag is not None else 0)
+    head = HEADER.pack(ORDERED, flags, len(numbers), first, sent_at)
+    named = TAG.pack(*tag) if tag is not None else b""
+    return b"".join((head, named, *(NUMBER.pack(*number) for number in numbers), inner))
 
 
 def unseal(body: bytes) -> Ordered:
     """Take apart what `flaw` found nothing wrong with."""
-    _, flags, count, first = HEADER.unpack_from(body)
-    end = HEADER.size + count * NUMBER.size
-    numbers = tuple(Number(*pair) for pair in NUMBER.iter_unpack(body[HEADER.size : end]))
-    return Ordered(first, numbers, bool(flags), body[end:])
+    _, flags, count, first, sent_at = HEADER.unpack_from(body)
+    start = _numbers_at(flags)
+    end = start + count * NUMBER.size
+    numbers = tuple(Number(*pair) for pair in NUMBER.iter_unpack(body[start:end])) if count else ()
+    tag = Tag(*TAG.unpack_from(body, HEADER.size)) if flags & _TAGGED else None
+    return Ordered(first, numbers, bool(flags & _TO_BE_ORDERED), body[end:], sent_at, tag)
+
+
+def _numbers_at(flags: int) -> int:
+    return HEADER.size + (TAG.size if flags & _TAGGED else 0)
 
 
 def flaw_of_ordered(body: bytes) -> str | None:
     """Why these bytes are no ordered body; the inner one is the caller's to judge."""
     if len(body) < HEADER.size:
         return f"{len(body)} bytes are too short for an ordered body"
-    _, flags, count, _ = HEADER.unpack_from(body)
-    if flags > _TO_BE_ORDERED:
+    _, flags, count, _, _ = HEADER.unpack_from(body)
+    if flags not in (0, _TO_BE_ORDERED, _TO_BE_ORDERED | _TAGGED):
         return f"flags of {flags}"
-    if HEADER.size + count * NUMBER.size > len(body):
+    end = _numbers_at(flags) + count * NUMBER.size
+    if end > len(body):
         return f"{count} numbers do not fit into {len(body)} bytes"
-    has_inner = len(body) > HEADER.size + count * NUMBER.size
+    has_inner = len(body) > end
     if flags and not has_inner:
         return "nothing to be ordered"
     return None if has_inner or count else "an ordered body that says nothing"
 
 
 def inner_of(body: bytes) -> bytes:
-    _, _, count, _ = HEADER.unpack_from(body)
-    return body[HEADER.size + count * NUMBER.size :]
+    _, flags, count, _, _ = HEADER.unpack_from(body)
+    return body[_numbers_at(flags) + count * NUMBER.size :]

@@ -49,7 +49,7 @@ class Reassembler:
             self.incoherent += 1  # an ordered body where nothing is ordered
             self._forget()
             return ()
-        _, total, offset = FRAGMENT_HEADER.unpack_from(body)
+        _, _, total, offset = FRAGMENT_HEADER.unpack_from(body)
         if offset == 0:
             self._abandon()
             self._total = total
