@@ -13,6 +13,34 @@ class ConfigError(MotetError, ValueError):
     """A configuration value is outside what is allowed; the message names the value and the allowed range."""
 
 
+class BindError(MotetError):
+    """An address cannot be listened on, or is none."""
+
+
+class JoinError(MotetError):
+    """The group was not found, or did not take us in, in the time given."""
+
+    retryable = True
+
+
+class GroupFailedError(MotetError):
+    """This member cannot go on: its disk or its own code failed. The others go on without it; join again."""
+
+
+class CallError(MotetError):
+    """A call got no answer that can be used."""
+
+
+class CallTimeoutError(CallError, TimeoutError):
+    """No answer came in the time given; the call may have been carried out."""
+
+    retryable = True
+
+
+class RemoteError(CallError):
+    """The handler of the other member raised; its text is in the message."""
+
+
 class MisuseError(MotetError):
     """The caller broke the contract of a machine; nothing was changed."""
 

@@ -1,0 +1,462 @@
+"""The driver of one member: it decodes nothing and decides nothing. Datagrams, commands and time go into the member,
+what the member answers is performed: datagrams leave, all else is told to a listener, in order, one list per wake-up.
+
+Everything in here runs on one event loop, the driver's own in a thread of its own or the application's, except `offer`,
+`post` and `ask`, which any thread may call. Invariants: at most one timer is armed; a datagram leaves only after what
+it promises is kept by the journal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from motet.aio.faults import Direction, FaultInjector
+from motet.aio.transport import UdpTransport, parse_endpoint
+from motet.core.effects import Admitted, Channel, Effect, SendFailed
+from motet.core.identity import Address, Endpoint
+from motet.core.units import SECOND
+from motet.errors import BacklogFullError, MotetError
+from motet.membership.discovery import Consult, DnsName, SharedDirectory
+from motet.stack import Announcement, Datagram, Member
+from motet.wire.ordered import Tag
+
+logger = logging.getLogger("motet")
+T = TypeVar("T")
+GATHER_BYTES = 1 << 20  # what is handed to the member at once of one lane
+
+LaneKey = tuple[Channel, Address | None]
+
+
+class Outgoing(NamedTuple):
+    """What the application wants to send, as one unit of accounting."""
+
+    lane: LaneKey
+    messages: Sequence[bytes]
+    port: int
+    tag: Tag | None
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Freed(Effect):
+    """So many bytes of a lane have left for the window, or will not be sent any more."""
+
+    lane: LaneKey
+    size: int
+
+
+@dataclass(slots=True)
+class _Lane:
+    """The way of one stream into the member."""
+
+    queue: deque[Outgoing] = field(default_factory=deque)
+    accepted: deque[tuple[int, int]] = field(default_factory=deque)  # (number of the last message, bytes)
+
+
+class Envelope(Protocol):
+    """What turns datagrams into sealed ones and back."""
+
+    def seal(self, datagram: bytes) -> bytes: ...
+
+    def open(self, sealed: bytes) -> bytes | None: ...
+
+
+class Keeper(Protocol):
+    """What keeps the log on disk. It may hold effects back, and it hears of everything before it is performed."""
+
+    def keep(self, effects: list[Effect], now: int) -> list[Effect]: ...
+
+    def close(self) -> None: ...
+
+
+Listener = Callable[[list[Effect]], None]
+
+
+class Driver:
+    def __init__(
+        self,
+        member: Member,
+        transport: UdpTransport,
+        listener: Listener,
+        *,
+        faults: FaultInjector,
+        envelope: Envelope | None = None,
+        clock: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self.member = member
+        self.transport = transport
+        self.faults = faults
+        self.keeper: Keeper | None = None
+        self.failure: BaseException | None = None
+        self._listener = listener
+        self._envelope = envelope
+        self._clock = clock
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._outbox: deque[Outgoing] = deque()
+        self._is_pump_planned = False
+        self._lanes: dict[LaneKey, _Lane] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at: int | None = None
+        self._group_endpoint = transport._config.multicast
+        self._own_bytes = member.address.incarnation.to_bytes(8, "little")
+        self._is_closed = False
+        self._consulted: set[DnsName | SharedDirectory] = set()
+
+    # Life
+
+    def start_in_thread(self) -> None:
+        """On a loop and a thread of its own: the application may block as long as it likes."""
+        loop = _new_loop()
+        self._thread = threading.Thread(target=self._run, args=(loop,), name=f"motet {self.member.address}", daemon=True)
+        self._loop = loop
+        self._thread.start()
+        self.post(self._start)
+
+    def start_on(self, loop: asyncio.AbstractEventLoop) -> None:
+        """On the application's loop, which must stay free."""
+        self._loop = loop
+        self._start()
+
+    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        try:
+            loop.run_forever()
+        finally:
+            loop.run_until_complete(loop.shutdown_default_executor())
+            loop.close()
+
+    def _start(self) -> None:
+        assert self._loop is not None
+        now = self._clock()
+        self.member.set_wall_clock(time.time_ns(), now)
+        self.transport.start(self._loop, self._received)
+        self._do(lambda now: self.member.start(now))
+
+    def close(self) -> None:
+        """Stop at once; `leave` is the polite way. May be called from any thread, and twice."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._thread is None:
+            self._shut()
+            return
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._shut_and_stop)
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _shut_and_stop(self) -> None:
+        self._shut()
+        assert self._loop is not None
+        self._loop.stop()
+
+    def _shut(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self.transport.close()
+        if self.keeper is not None:
+            self.keeper.close()
+
+    # What other threads may call
+
+    def offer(self, outgoing: Outgoing) -> None:
+        """Send this when there is space. Order is kept per lane."""
+        self._outbox.append(outgoing)
+        if not self._is_pump_planned and self._loop is not None:
+            self._is_pump_planned = True
+            self._loop.call_soon_threadsafe(self._pump)
+
+    def post(self, action: Callable[[], None]) -> None:
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._guard, action)
+
+    def ask(self, question: Callable[[], T]) -> Future[T]:
+        """Run on the driver's loop, and answer."""
+        future: Future[T] = Future()
+
+        def answer() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                future.set_result(question())
+            except BaseException as error:  # goes to whoever asked
+                future.set_exception(error)
+
+        if self._is_closed:
+            future.set_exception(MotetError("this member has been closed"))
+        elif self._thread is None or threading.current_thread() is self._thread:
+            answer()
+        else:
+            assert self._loop is not None
+            self._loop.call_soon_threadsafe(answer)
+        return future
+
+    def do(self, action: Callable[[int], list[Effect]]) -> None:
+        """One input of the member; from any thread."""
+        if self._thread is None:
+            self._do(action)
+        else:
+            self.post(lambda: self._do(action))
+
+    # Inputs
+
+    def _guard(self, action: Callable[[], None]) -> None:
+        if self._is_closed or self.failure is not None:
+            return
+        try:
+            action()
+        except Exception as error:  # a bug of ours, or a disk that failed: stop before anything wrong is promised
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        self.failure = error
+        logger.error("%s stops: %s", self.member.address, error, exc_info=not isinstance(error, MotetError))
+        self._shut()
+        self._listener([Failed(error)])
+
+    def _do(self, action: Callable[[int], list[Effect]]) -> None:
+        now = self._clock()
+        self.perform(action(now), now)
+
+    def _received(self, datagrams: list[bytes], sources: list[Endpoint] | None) -> None:
+        self._guard(lambda: self._take(datagrams, sources))
+
+    def _take(self, datagrams: list[bytes], sources: list[Endpoint] | None) -> None:
+        now = self._clock()
+        if sources is not None and self.faults.is_active:
+            for data, source in zip(datagrams, sources, strict=True):
+                self.faults.submit(Direction.IN, source, data, now)
+            datagrams = [data for _, _, data in self.faults.release(now, Direction.IN)]
+        self._hand_in(datagrams, now)
+
+    def _hand_in(self, datagrams: list[bytes], now: int) -> None:
+        if self._envelope is not None:
+            opened = map(self._envelope.open, datagrams)
+            datagrams = [data for data in opened if data is not None]
+        if self._group_endpoint is not None:  # by IP multicast we hear ourselves
+            datagrams = [data for data in datagrams if data[8:16] != self._own_bytes]
+        self.perform(self.member.receive(datagrams, now), now)
+
+    def _pump(self) -> None:
+        self._is_pump_planned = False
+        self._guard(self._send_what_waits)
+
+    def _send_what_waits(self) -> None:
+        touched: dict[LaneKey, _Lane] = {}
+        outbox = self._outbox
+        while outbox:
+            outgoing = outbox.popleft()
+            lane = self._lanes.get(outgoing.lane)
+            if lane is None:
+                lane = self._lanes[outgoing.lane] = _Lane()
+            lane.queue.append(outgoing)
+            touched[outgoing.lane] = lane
+        for key, lane in touched.items():
+            self._send_lane(key, lane)
+
+    def _send_lane(self, key: LaneKey, lane: _Lane) -> None:
+        while lane.queue:
+            gathered, messages, size = self._gather(lane.queue)
+            now = self._clock()
+            try:
+                effects = self._send(key, messages, gathered[0], now)
+            except BacklogFullError:
+                lane.queue.extendleft(reversed(gathered))
+                return
+            except MotetError as error:
+                self._listener([Freed(key, size), SendFailed(key[0], key[1], 0, 0, error)])
+                continue
+            lane.accepted.append((self._accepted(key), size))
+            self.perform(effects, now)
+
+    def _gather(self, queue: deque[Outgoing]) -> tuple[list[Outgoing], list[bytes], int]:
+        """As many as may go together."""
+        head = queue.popleft()
+        gathered, messages, size = [head], list(head.messages), head.size
+        while queue and size < GATHER_BYTES and head.tag is None:
+            follower = queue[0]
+            if follower.port != head.port or follower.tag is not None:
+                break
+            gathered.append(queue.popleft())
+            messages += follower.messages
+            size += follower.size
+        return gathered, messages, size
+
+    def _send(self, key: LaneKey, messages: list[bytes], head: Outgoing, now: int) -> list[Effect]:
+        channel, to = key
+        if channel is Channel.UNICAST:
+            assert to is not None
+            return self.member.send(to, messages, now, port=head.port)
+        if channel is Channel.MULTICAST:
+            return self.member.multicast_messages(messages, now, port=head.port)
+        if head.tag is not None:
+            return self.member.append_tagged(head.tag, messages, now, port=head.port)
+        return self.member.multicast_ordered(messages, now, port=head.port)
+
+    def _accepted(self, key: LaneKey) -> int:
+        channel, to = key
+        if channel is Channel.UNICAST:
+            assert to is not None
+            return self.member.unicast.accepted(to)
+        if channel is Channel.MULTICAST:
+            return self.member.multicast.sender.accepted
+        assert self.member.channel.ordering is not None
+        return self.member.channel.ordering.accepted
+
+    # Effects
+
+    def perform(self, effects: list[Effect], now: int) -> None:
+        news: list[Effect] = []
+        reopened: list[LaneKey] = []
+        if self.keeper is not None:
+            effects = self.keeper.keep(effects, now)
+        for effect in effects:
+            if isinstance(effect, Datagram):
+                self._transmit(effect, now)
+            elif isinstance(effect, Admitted):
+                news += self._admitted(effect)
+                reopened.append((effect.channel, effect.to))
+            elif isinstance(effect, SendFailed):
+                news += [effect, *self._abandoned(effect)]
+            elif isinstance(effect, Announcement):
+                self._announce(effect, now)
+            elif isinstance(effect, Consult):
+                self._consult(effect.source)
+            else:
+                news.append(effect)
+        if news:
+            self._listener(news)
+        for key in reopened:
+            lane = self._lanes.get(key)
+            if lane is not None and lane.queue:
+                self._send_lane(key, lane)
+        self._arm(now)
+
+    def _admitted(self, effect: Admitted) -> list[Effect]:
+        key = (effect.channel, effect.to)
+        lane, size = self._lanes.get(key), 0
+        while lane is not None and lane.accepted and lane.accepted[0][0] <= effect.through:
+            size += lane.accepted.popleft()[1]
+        return [Freed(key, size)] if size else []
+
+    def _abandoned(self, effect: SendFailed) -> list[Effect]:
+        """Of a connection that failed, nothing is under way any more."""
+        if effect.channel is not Channel.UNICAST:
+            return self._admitted(Admitted(effect.channel, effect.to, effect.last))
+        lane = self._lanes.pop((effect.channel, effect.to), _Lane())
+        size = sum(size for _, size in lane.accepted) + sum(outgoing.size for outgoing in lane.queue)
+        return [Freed((effect.channel, effect.to), size)]
+
+    def _transmit(self, datagram: Datagram, now: int) -> None:
+        data = self._envelope.seal(datagram.data) if self._envelope is not None else datagram.data
+        if self._group_endpoint is not None and len(datagram.to) > 1:
+            self._transmit_to(data, self._group_endpoint, now)
+            return
+        for to in datagram.to:
+            self._transmit_to(data, Endpoint(to.host, to.port), now)
+
+    def _transmit_to(self, data: bytes, to: Endpoint, now: int) -> None:
+        if not self.faults.is_active:
+            self.transport.send(data, to)
+            return
+        self.faults.submit(Direction.OUT, to, data, now)
+        self._release_faulty(now)
+
+    def _announce(self, announcement: Announcement, now: int) -> None:
+        group = Endpoint(announcement.to.host, announcement.to.port)
+        self.transport.listen_to(group)
+        self._transmit_to(announcement.data, group, now)
+
+    # Looking for others
+
+    def _consult(self, source: DnsName | SharedDirectory) -> None:
+        """Names are resolved, and directories read, beside the loop; one look at a time."""
+        if source in self._consulted:
+            return
+        self._consulted.add(source)
+        assert self._loop is not None
+        look = self._resolve if isinstance(source, DnsName) else self._read_directory
+        found = self._loop.run_in_executor(None, look, source)
+        found.add_done_callback(lambda future: self._guard(lambda: self._found(source, future)))
+
+    def _found(self, source: DnsName | SharedDirectory, future: asyncio.Future[list[Endpoint]]) -> None:
+        self._consulted.discard(source)
+        if future.cancelled():
+            return
+        error = future.exception()
+        if error is not None:
+            logger.info("looking for members in %s: %s", source, error)
+            return
+        self._do(lambda now: self.member.found(source, future.result(), now))
+
+    def _resolve(self, source: Any) -> list[Endpoint]:
+        import socket
+
+        found = socket.getaddrinfo(source.name, source.port, type=socket.SOCK_DGRAM)
+        return sorted({Endpoint(str(entry[4][0]), int(entry[4][1])) for entry in found})
+
+    def _read_directory(self, source: Any) -> list[Endpoint]:
+        """A file per member, named like its endpoint; its time says when it was last there."""
+        directory = Path(source.path)
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / str(self.member.address.endpoint)).touch()
+        recent = time.time() - 600
+        return [parse_endpoint(file.name) for file in sorted(directory.iterdir()) if file.stat().st_mtime > recent]
+
+    # Time
+
+    def _arm(self, now: int) -> None:
+        deadline = self.member.next_deadline()
+        if self.faults.is_active:
+            due = self.faults.next_deadline()
+            deadline = due if deadline is None else deadline if due is None else min(due, deadline)
+        if deadline == self._timer_at:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._timer_at = deadline
+        if deadline is not None and not self._is_closed:
+            assert self._loop is not None
+            self._timer = self._loop.call_later(max(0, deadline - now) / SECOND, self._on_time)
+
+    def _on_time(self) -> None:
+        self._timer = self._timer_at = None
+        self._guard(self._tick)
+
+    def _tick(self) -> None:
+        now = self._clock()
+        if self.faults.is_active:
+            self._release_faulty(now)
+            if late := [data for _, _, data in self.faults.release(now, Direction.IN)]:
+                self._hand_in(late, now)
+        self.perform(self.member.tick(now), now)
+
+    def _release_faulty(self, now: int) -> None:
+        for _, to, data in self.faults.release(now, Direction.OUT):
+            self.transport.send(data, to)
+
+
+@dataclass(frozen=True, slots=True)
+class Failed(Effect):
+    """The driver has stopped."""
+
+    error: BaseException
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:  # not on this platform: the standard loop does the same, more slowly
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
