@@ -24,6 +24,11 @@ class Count(StrEnum):
     SEAL_REPLAYED = "seal_replayed"  # came before; normal where the network duplicates
     SEAL_TOO_OLD = "seal_too_old"  # older than the replay window; normal for a straggler
 
+    FAULT_DROPPED = "fault_dropped"  # datagrams that an injected fault dropped or cut off
+    FAULT_DELAYED = "fault_delayed"  # that it held back for a while
+    FAULT_DUPLICATED = "fault_duplicated"  # that it let through twice
+    FAULT_OVERFLOWED = "fault_overflowed"  # that it wanted to hold back beyond its bound, and so dropped
+
     FRAME_DUPLICATE = "frame_duplicate"  # received again; normal under loss and duplication
     FRAME_OUTSIDE_WINDOW = "frame_outside_window"  # ahead of the receive window; dropped, asked for later
     FRAME_OF_OLD_CONNECTION = "frame_of_old_connection"  # a connection id that was replaced since

@@ -1,0 +1,1 @@
+"""Members as real processes: the UDP driver, and what it plugs in."""
