@@ -234,9 +234,8 @@ class Driver:
     def _take(self, datagrams: list[bytes], sources: list[Endpoint] | None) -> None:
         now = self._clock()
         if sources is not None and self.faults.is_active:
-            for data, source in zip(datagrams, sources, strict=True):
-                self.faults.submit(Direction.IN, source, data, now)
-            datagrams = [data for _, _, data in self.faults.release(now, Direction.IN)]
+            arrived = zip(sources, datagrams, strict=True)
+            datagrams = [d for at, data in arrived for d in self.faults.apply(Direction.IN, at, data, now)]
         self._hand_in(datagrams, now)
 
     def _hand_in(self, datagrams: list[bytes], now: int) -> None:
@@ -369,8 +368,8 @@ class Driver:
         if not self.faults.is_active:
             self.transport.send(data, to)
             return
-        self.faults.submit(Direction.OUT, to, data, now)
-        self._release_faulty(now)
+        for copy in self.faults.apply(Direction.OUT, to, data, now):
+            self.transport.send(copy, to)
 
     def _announce(self, announcement: Announcement, now: int) -> None:
         group = Endpoint(announcement.to.host, announcement.to.port)
@@ -437,14 +436,19 @@ class Driver:
     def _tick(self) -> None:
         now = self._clock()
         if self.faults.is_active:
-            self._release_faulty(now)
-            if late := [data for _, _, data in self.faults.release(now, Direction.IN)]:
-                self._hand_in(late, now)
+            self._release_late(now)
         self.perform(self.member.tick(now), now)
 
-    def _release_faulty(self, now: int) -> None:
-        for _, to, data in self.faults.release(now, Direction.OUT):
-            self.transport.send(data, to)
+    def _release_late(self, now: int) -> None:
+        """What a fault on purpose has held back."""
+        arrived: list[bytes] = []
+        for held in self.faults.release(now):
+            if held.direction is Direction.OUT:
+                self.transport.send(held.data, held.peer)
+            else:
+                arrived.append(held.data)
+        if arrived:
+            self._hand_in(arrived, now)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,19 @@ class Count(StrEnum):
     FRAME_MISPLACED = "frame_misplaced"  # a frame that makes no sense in the state we are in
     BODY_INCOHERENT = "body_incoherent"  # a fragment that does not continue the message before it
 
+    SEAL_MISSING = "seal_missing"  # a datagram without a seal, where a key is asked for
+    SEAL_TRUNCATED = "seal_truncated"  # begins like a sealed datagram, and is too short to be one
+    SEAL_OTHER_VERSION = "seal_other_version"  # sealed by a version of Motet that we do not know
+    SEAL_KEY_UNKNOWN = "seal_key_unknown"  # sealed with a key that is not in our ring: old, or of another group
+    SEAL_BROKEN = "seal_broken"  # does not authenticate: another key under the same id, or altered on its way
+    SEAL_REPLAYED = "seal_replayed"  # came before; normal where the network duplicates
+    SEAL_TOO_OLD = "seal_too_old"  # older than the replay window; normal for a straggler
+
+    FAULT_DROPPED = "fault_dropped"  # datagrams that an injected fault dropped or cut off
+    FAULT_DELAYED = "fault_delayed"  # that it held back for a while
+    FAULT_DUPLICATED = "fault_duplicated"  # that it let through twice
+    FAULT_OVERFLOWED = "fault_overflowed"  # that it wanted to hold back beyond its bound, and so dropped
+
     FRAME_DUPLICATE = "frame_duplicate"  # received again; normal under loss and duplication
     FRAME_OUTSIDE_WINDOW = "frame_outside_window"  # ahead of the receive window; dropped, asked for later
     FRAME_OF_OLD_CONNECTION = "frame_of_old_connection"  # a connection id that was replaced since
