@@ -1,0 +1,322 @@
+"""Everything that can be set about a member, in one flat class. The defaults are those of one data centre (`lan`).
+
+A config is checked when it is made and never changes. Why a preset has the values it has is told in `presets`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from ipaddress import ip_address
+from pathlib import Path
+
+from motet.config.settings import (
+    check,
+    choice,
+    count,
+    duration,
+    flag,
+    key_of,
+    outside,
+    parse_endpoint,
+    setting_of,
+    size,
+    spell,
+    text,
+    texts,
+)
+from motet.config.sources import gather, named_file
+from motet.core.identity import Endpoint
+from motet.core.limits import MAX_DATAGRAM_BYTES
+from motet.core.units import DAY, HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND, spell_duration
+from motet.errors import ConfigError
+from motet.membership import (
+    DetectorConfig,
+    DiscoveryConfig,
+    DnsName,
+    EngineConfig,
+    IpMulticast,
+    MembershipConfig,
+    SharedDirectory,
+    StaticSeeds,
+    TransferConfig,
+)
+from motet.multicast import MulticastConfig
+from motet.ordering import OrderingConfig
+from motet.stack import MemberConfig
+from motet.unicast import UnicastConfig
+from motet.wire.seal import SEAL_OVERHEAD, Keyring
+
+Source = StaticSeeds | IpMulticast | DnsName | SharedDirectory
+
+# (setting, factor, other): the setting is at least factor times the other one.
+TIES = (
+    ("suspect_ns", 2, "heartbeat_ns"),
+    ("discovery_interval_ns", 1, "discovery_eager_ns"),
+    ("discovery_former_ns", 1, "discovery_interval_ns"),
+    ("merge_patience_ns", 1, "merge_gather_ns"),
+    ("view_answer_ns", 2, "view_retry_ns"),
+    ("xmit_interval_ns", 1, "min_repair_ns"),
+    ("give_up_ns", 1, "xmit_interval_ns"),
+    ("ack_max_ns", 1, "ack_min_ns"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    # Datagrams. A frame of 32 000 bytes is cut into 22 packets by IP; on a switched network hardly any is lost, and
+    # what Python does costs as much for a small datagram as for a large one.
+    frame_bytes: int = size(32_000, 512, MAX_DATAGRAM_BYTES, "the largest datagram, with all headers and the seal")
+    window_frames: int = count(256, 1, 1 << 20, "frames under way in each stream; beyond it a sender waits")
+    order_window_frames: int = count(64, 1, 1 << 20, "ordered frames of ours that are not delivered yet")
+    backlog_bytes: int = size(32 << 20, 1, 1 << 40, "what may wait for the window, per stream; then sends wait")
+    transport: str = choice(("unicast", "multicast"), "a datagram per member, or one for all by IP multicast")
+    multicast_group: str = text("239.192.77.85", "the IP multicast group of transport = multicast")
+    multicast_port: int = count(7885, 1, 0xFFFF, "its port")
+    multicast_ttl: int = count(1, 0, 255, "how many routers IP multicast may pass; 0 stays in this machine")
+    multicast_interface: str = text("", "the address of the interface for IP multicast; empty lets the system choose")
+    socket_buffer_bytes: int = size(8 << 20, 4 << 10, 1 << 30, "asked of the system for the socket: one full window")
+    wakeup_datagrams: int = count(64, 1, 1 << 16, "datagrams taken at most before timers and sends have their turn")
+
+    # The application
+    queue_messages: int = count(100_000, 1, 1 << 30, "deliveries that wait for a slow application; then senders wait")
+    queue_bytes: int = size(64 << 20, 1 << 10, 1 << 40, "the same in bytes; whichever comes first")
+    state_buffer_bytes: int = size(64 << 20, 0, 1 << 40, "deliveries kept back while the state is on its way to us")
+
+    # Repair and acks
+    xmit_interval_ns: int = duration(500 * MILLISECOND, MILLISECOND, MINUTE, "the slowest pace of repair")
+    min_repair_ns: int = duration(2 * MILLISECOND, MICROSECOND, SECOND, "the fastest pace of repair")
+    initial_rtt_ns: int = duration(10 * MILLISECOND, MICROSECOND, MINUTE, "the round trip, until it is measured")
+    ack_min_ns: int = duration(5 * MILLISECOND, 0, 10 * SECOND, "no two acks of a connection are closer than this")
+    ack_max_ns: int = duration(20 * MILLISECOND, 0, MINUTE, "no ack of a connection waits longer")
+    conn_expiry_ns: int = duration(MINUTE, 0, 365 * DAY, "a connection idle for so long is closed; 0 never")
+    conn_close_ns: int = duration(30 * SECOND, 0, 365 * DAY, "and forgotten after this")
+    give_up_ns: int = duration(MINUTE, MILLISECOND, 365 * DAY, "a silent peer's messages are given up after this")
+
+    # Failure detection
+    heartbeat_ns: int = duration(250 * MILLISECOND, MILLISECOND, MINUTE, "the longest a member is silent")
+    suspect_ns: int = duration(1_250 * MILLISECOND, 2 * MILLISECOND, 10 * MINUTE, "silent for so long: it is asked")
+    verify_ns: int = duration(500 * MILLISECOND, MILLISECOND, 10 * MINUTE, "asked and silent for so long: suspected")
+    verify_attempts: int = count(4, 1, 100, "how often it is asked in that time")
+
+    # Discovery
+    seeds: tuple[str, ...] = texts("endpoints where members may be, HOST:PORT")
+    discovery_multicast: str = text("", "an IP multicast group where members look for each other, GROUP:PORT")
+    discovery_dns: str = text("", "a name that has an address for every member, NAME:PORT")
+    discovery_directory: str = text("", "a shared directory in which members enter themselves")
+    discovery_eager_ns: int = duration(100 * MILLISECOND, MILLISECOND, MINUTE, "the first wait between two looks")
+    discovery_interval_ns: int = duration(SECOND, MILLISECOND, HOUR, "the longest: so late a healed partition is seen")
+    discovery_former_ns: int = duration(10 * MINUTE, MILLISECOND, DAY, "so long former members are looked for")
+
+    # Views
+    founds: bool = flag(True, "whether this process may found a group when it finds none")
+    found_after_ns: int = duration(1_200 * MILLISECOND, 0, 10 * MINUTE, "alone for so long: it founds a group")
+    merge_gather_ns: int = duration(100 * MILLISECOND, 0, MINUTE, "from the first sight of another view to the merge")
+    merge_patience_ns: int = duration(SECOND, 0, 10 * MINUTE, "so long one waits for who should lead the merge")
+    view_retry_ns: int = duration(50 * MILLISECOND, MILLISECOND, 10 * SECOND, "unanswered questions are asked again")
+    view_answer_ns: int = duration(500 * MILLISECOND, 2 * MILLISECOND, 10 * MINUTE, "no answer by then: suspected")
+    partitions: str = choice(("primary", "all"), "who goes on ordering when the group is split: one side, or all")
+    static_quorum: int = count(0, 0, 1 << 16, "members that make a view primary; 0: a majority of the last one")
+
+    # Total order
+    carrier: str = choice(("window", "continuous"), "what ordered frames ride on")
+    order_ask_ns: int = duration(50 * MILLISECOND, MILLISECOND, MINUTE, "late proposals are asked for after this")
+    order_progress_ns: int = duration(10 * MILLISECOND, MILLISECOND, MINUTE, "how often members tell how far they are")
+
+    # State transfer
+    state_chunk_bytes: int = size(32_000, 256, 65_000, "a piece of the state; at most what fits into a datagram")
+    state_window_chunks: int = count(16, 1, 0xFFFF, "pieces under way to one who joins")
+    state_retry_ns: int = duration(50 * MILLISECOND, MILLISECOND, MINUTE, "lost pieces are asked for after this")
+
+    # Security
+    keys: tuple[str, ...] = texts(
+        "the group's keys, KEY or ID:KEY; the first one seals, all of them open", is_secret=True
+    )
+    insecure: bool = flag(False, "allow a member without a key to be reached from other machines")
+    token: str = text("", "what admin and log service ask for; needed off loopback", is_secret=True)
+    replay_window: int = count(1_024, 64, 65_536, "datagrams of one sender within which repeats are told from new ones")
+
+    # Services
+    admin_bind: str = text("", "where to serve admin, metrics and dashboard, HOST:PORT; empty: nowhere")
+    log_bind: str = text("", "where to serve the log, HOST:PORT; empty: nowhere")
+    trace_file: str = text("", "where to write trace events, .jsonl or .arrow or .parquet; empty: none are made")
+
+    # The journal
+    journal_fsync: str = choice(("interval", "always", "never"), "when appended bytes are forced to the disk")
+    journal_interval_ns: int = duration(50 * MILLISECOND, MILLISECOND, HOUR, "how often, with interval")
+    journal_segment_bytes: int = size(64 << 20, 4 << 10, 1 << 30, "the size of one file of the journal")
+    retention_bytes: int = size(0, 0, 1 << 60, "the oldest files go while there is more than this; 0 keeps all")
+    retention_age_ns: int = duration(0, 0, 10_000 * DAY, "files older than this go; 0 keeps them however old")
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            check(field, getattr(self, field.name))
+        for name, factor, other in TIES:
+            self._check_tie(name, factor, other)
+        self._check_places()
+        self.keyring()
+        self.member_config()  # whatever else the rooms below would refuse
+
+    # Where it comes from. Settings are given as people write them: heartbeat="250ms", frame_bytes="64KiB"
+
+    @classmethod
+    def local(cls, **overrides: object) -> Config:
+        """Processes of one machine."""
+        return cls(**gather(fields(cls), overrides={"preset": "local", **overrides}))
+
+    @classmethod
+    def lan(cls, **overrides: object) -> Config:
+        """One data centre: the defaults."""
+        return cls(**gather(fields(cls), overrides={"preset": "lan", **overrides}))
+
+    @classmethod
+    def wan(cls, **overrides: object) -> Config:
+        """Several sites."""
+        return cls(**gather(fields(cls), overrides={"preset": "wan", **overrides}))
+
+    @classmethod
+    def from_toml(cls, path: str | Path) -> Config:
+        return cls(**gather(fields(cls), path))
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] | None = None) -> Config:
+        return cls(**gather(fields(cls), environ=os.environ if environ is None else environ))
+
+    @classmethod
+    def load(
+        cls, path: str | Path | None = None, environ: Mapping[str, str] | None = None, **overrides: object
+    ) -> Config:
+        """Preset, then file, then environment, then arguments; what comes later wins. MOTET_CONFIG may name a file."""
+        variables = os.environ if environ is None else environ
+        return cls(**gather(fields(cls), path or named_file(variables), variables, overrides))
+
+    # What the rooms below get
+
+    def member_config(self, seeds: Sequence[Endpoint] = (), *, wants_state: bool = False) -> MemberConfig:
+        """For a member that also looks for others at `seeds`; `wants_state` when the application can take a state."""
+        seal_bytes = SEAL_OVERHEAD if self.keys else 0
+        streams = {
+            "capacity": self.window_frames,
+            "backlog_bytes": self.backlog_bytes,
+            "xmit_interval_ns": self.xmit_interval_ns,
+            "initial_rtt_ns": self.initial_rtt_ns,
+            "min_repair_ns": self.min_repair_ns,
+        }
+        return MemberConfig(
+            frame_bytes=self.frame_bytes - seal_bytes,
+            unicast=UnicastConfig(
+                **streams,
+                ack_min_ns=self.ack_min_ns,
+                ack_max_ns=self.ack_max_ns,
+                conn_expiry_ns=self.conn_expiry_ns,
+                conn_close_ns=self.conn_close_ns,
+                give_up_ns=self.give_up_ns,
+            ),
+            multicast=MulticastConfig(**streams),
+            membership=self._membership(tuple(seeds), wants_state),
+            ordering=self._ordering(),
+            state_buffer_bytes=self.state_buffer_bytes,
+        )
+
+    def keyring(self) -> Keyring | None:
+        """None: datagrams are not sealed."""
+        return Keyring.of(self.keys) if self.keys else None
+
+    def check_bind(self, bind: Endpoint) -> None:
+        """Without a key a member is reached from its own machine only, unless it is told otherwise."""
+        if not (self.keys or self.insecure or is_loopback(bind.host)):
+            raise ConfigError(
+                f"bind = {bind} can be reached from other machines, and there is no key: anybody could speak in the "
+                f"group; give the same keys to all members (`motet key` makes one), bind to 127.0.0.1, or say "
+                f"insecure = true"
+            )
+
+    def check_service(self, name: str, bind: Endpoint) -> None:
+        """The same for `admin_bind` and `log_bind`, which ask for a token."""
+        if not (self.token or self.insecure or is_loopback(bind.host)):
+            raise ConfigError(
+                f"{name} = {bind} can be reached from other machines, and there is no token: anybody could use it; "
+                f"set token, bind to 127.0.0.1, or say insecure = true"
+            )
+
+    def as_text(self) -> dict[str, str]:
+        """Every setting as people write it, secrets hidden."""
+        return {key_of(field): spell(setting_of(field), getattr(self, field.name)) for field in fields(self)}
+
+    def _membership(self, seeds: tuple[Endpoint, ...], wants_state: bool) -> MembershipConfig:
+        return MembershipConfig(
+            DiscoveryConfig(
+                self._sources(seeds), self.discovery_eager_ns, self.discovery_interval_ns, self.discovery_former_ns
+            ),
+            DetectorConfig(self.heartbeat_ns, self.suspect_ns, self.verify_ns, self.verify_attempts),
+            EngineConfig(self.view_retry_ns, self.view_answer_ns, self.static_quorum, self.partitions),
+            TransferConfig(wants_state, self.state_chunk_bytes, self.state_window_chunks, self.state_retry_ns),
+            founds=self.founds,
+            gather_ns=self.merge_gather_ns,
+            patience_ns=self.merge_patience_ns,
+            found_ns=self.found_after_ns,
+        )
+
+    def _ordering(self) -> OrderingConfig:
+        return OrderingConfig(
+            window=self.order_window_frames,
+            backlog_bytes=self.backlog_bytes,
+            ask_ns=self.order_ask_ns,
+            progress_ns=self.order_progress_ns,
+        )
+
+    def _sources(self, seeds: tuple[Endpoint, ...]) -> tuple[Source, ...]:
+        named = tuple(parse_endpoint(seed, "seeds") for seed in self.seeds)
+        sources: list[Source] = []
+        if found := tuple(dict.fromkeys((*seeds, *named))):
+            sources.append(StaticSeeds(found))
+        if self.discovery_multicast:
+            sources.append(IpMulticast(*parse_endpoint(self.discovery_multicast, "discovery_multicast")))
+        if self.discovery_dns:
+            sources.append(DnsName(*parse_endpoint(self.discovery_dns, "discovery_dns")))
+        if self.discovery_directory:
+            sources.append(SharedDirectory(self.discovery_directory))
+        return tuple(sources)
+
+    # What only shows when settings are seen together
+
+    def _check_tie(self, name: str, factor: int, other: str) -> None:
+        least, value = factor * getattr(self, other), getattr(self, name)
+        if value < least:
+            beside = f"{other.removesuffix('_ns')} = {spell_duration(getattr(self, other))}"
+            raise ConfigError(
+                f"{name.removesuffix('_ns')} = {spell_duration(value)} is too short beside {beside}; "
+                f"allowed is {spell_duration(least)} or more"
+            )
+
+    def _check_places(self) -> None:
+        _require_multicast("multicast_group", self.multicast_group)
+        if self.discovery_multicast:
+            _require_multicast(
+                "discovery_multicast", parse_endpoint(self.discovery_multicast, "discovery_multicast").host
+            )
+        for name in ("admin_bind", "log_bind"):
+            if bind := getattr(self, name):
+                self.check_service(name, parse_endpoint(bind, name))
+        if self.trace_file and not self.trace_file.endswith((".jsonl", ".arrow", ".parquet")):
+            raise ConfigError(
+                f"trace_file = {self.trace_file!r} tells no format; it may end in .jsonl, .arrow or .parquet"
+            )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach it; a name other than localhost may be anything."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _require_multicast(name: str, host: str) -> None:
+    try:
+        is_multicast = ip_address(host).is_multicast
+    except ValueError:
+        is_multicast = False
+    if not is_multicast:
+        raise outside(name, repr(host), "an IP multicast group, 224.0.0.0 to 239.255.255.255 or ff00::/8")

@@ -1,0 +1,60 @@
+"""Three kinds of network, and why each value. Whatever a preset does not name has the default of `Config`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from motet.core.units import MILLISECOND, MINUTE, SECOND
+
+# Processes of one machine: round trips of a tenth of a millisecond, and no loss but what full buffers drop.
+LOCAL: Mapping[str, object] = {
+    "frame_bytes": 60_000,  # loopback carries it in one piece; a datagram costs the same work whatever its size
+    "socket_buffer_bytes": 16 << 20,  # a window of 256 such frames
+    "initial_rtt_ns": MILLISECOND,  # ten times what is usual
+    "heartbeat_ns": 100 * MILLISECOND,  # costs nothing worth mentioning here
+    "suspect_ns": 500 * MILLISECOND,  # longer than any hiccup of a scheduler
+    "verify_ns": 250 * MILLISECOND,  # and once more half as long
+    "verify_attempts": 5,
+    "discovery_eager_ns": 50 * MILLISECOND,  # members that are started by one script find each other at once
+    "discovery_interval_ns": 500 * MILLISECOND,  # there are no real partitions here, only tests of them
+    "found_after_ns": 600 * MILLISECOND,  # longer than one probe interval
+    "merge_gather_ns": 50 * MILLISECOND,  # twice a round of eager looking would be 100: most are there after one
+    "merge_patience_ns": 500 * MILLISECOND,  # as long as one probe interval
+    "view_retry_ns": 20 * MILLISECOND,  # some hundred round trips: only what was really lost is sent again
+    "view_answer_ns": 250 * MILLISECOND,  # a process that does not run for so long delays everybody
+}
+
+# One data centre: round trips below some milliseconds, rare bursts of loss. The defaults say why.
+LAN: Mapping[str, object] = {}
+
+# Several sites: round trips of up to half a second, routes that change for a second or two, packets of 1 500 bytes.
+WAN: Mapping[str, object] = {
+    "frame_bytes": 1_350,  # 1 500 less the headers of IPv6, UDP and a tunnel: IP need not cut it
+    "window_frames": 4_096,  # 100 Mbit/s for 400 ms, in frames of 1 350 bytes
+    "order_window_frames": 1_024,  # an ordered frame is under way for two round trips
+    "initial_rtt_ns": 200 * MILLISECOND,  # across an ocean
+    "min_repair_ns": 20 * MILLISECOND,  # packets overtake each other by that much
+    "xmit_interval_ns": 2 * SECOND,  # some round trips: whoever asks sooner asks for what is on its way
+    "ack_min_ns": 20 * MILLISECOND,  # a tenth of a round trip
+    "ack_max_ns": 100 * MILLISECOND,  # half of one
+    "give_up_ns": 2 * MINUTE,  # a route may be gone for a minute
+    "heartbeat_ns": SECOND,  # two round trips
+    "suspect_ns": 5 * SECOND,  # a route that changes is silent for a second or two
+    "verify_ns": 3 * SECOND,  # six round trips for an answer
+    "verify_attempts": 5,
+    "discovery_eager_ns": 500 * MILLISECOND,  # one round trip
+    "discovery_interval_ns": 5 * SECOND,  # few datagrams between sites; a healed partition may wait so long
+    "found_after_ns": 6 * SECOND,  # longer than one probe interval
+    "merge_gather_ns": SECOND,  # two round trips, so that all sites come in at once
+    "merge_patience_ns": 5 * SECOND,  # as long as one probe interval
+    "view_retry_ns": 500 * MILLISECOND,  # one round trip
+    "view_answer_ns": 4 * SECOND,  # eight of them
+    "order_ask_ns": SECOND,  # a proposal is under way for one round trip
+    "order_progress_ns": 100 * MILLISECOND,  # telling more often than that makes nothing stable sooner
+    "state_chunk_bytes": 1_200,  # fits into the frame
+    "state_window_chunks": 256,  # 300 kB under way
+    "state_retry_ns": 500 * MILLISECOND,  # one round trip
+}
+
+PRESETS: Mapping[str, Mapping[str, object]] = {"local": LOCAL, "lan": LAN, "wan": WAN}
+DEFAULT_PRESET = "lan"
