@@ -1,7 +1,67 @@
 """Motet: processes that share one ordered log of messages, with no broker between them."""
 
+from __future__ import annotations
+
+from importlib import import_module
 from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from motet.aio.events import Batch, Message
+    from motet.aio.group import Group
+    from motet.aio.joining import Joining, join
+    from motet.aio.receipts import Receipt
+    from motet.aio.sync import SyncGroup, join_sync
+    from motet.config import Config
+    from motet.core.effects import SendFailed
+    from motet.core.identity import Address
+    from motet.core.view import View
+    from motet.errors import MotetError
+    from motet.membership.engine import ViewInstalled
+    from motet.ordering import RolledBack
 
 __version__ = version("motet")
 
-__all__ = ["__version__"]
+# Where each name lives. They are loaded when they are first used: a room on its own must not pay for all others.
+_HOMES = {
+    "Address": "motet.core.identity",
+    "Batch": "motet.aio.events",
+    "Config": "motet.config",
+    "Group": "motet.aio.group",
+    "Joining": "motet.aio.joining",
+    "Message": "motet.aio.events",
+    "MotetError": "motet.errors",
+    "Receipt": "motet.aio.receipts",
+    "RolledBack": "motet.ordering",
+    "SendFailed": "motet.core.effects",
+    "SyncGroup": "motet.aio.sync",
+    "View": "motet.core.view",
+    "ViewInstalled": "motet.membership.engine",
+    "join": "motet.aio.joining",
+    "join_sync": "motet.aio.sync",
+}
+
+__all__ = [
+    "Address",
+    "Batch",
+    "Config",
+    "Group",
+    "Joining",
+    "Message",
+    "MotetError",
+    "Receipt",
+    "RolledBack",
+    "SendFailed",
+    "SyncGroup",
+    "View",
+    "ViewInstalled",
+    "__version__",
+    "join",
+    "join_sync",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'motet' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

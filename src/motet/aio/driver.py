@@ -117,7 +117,9 @@ class Driver:
     def start_in_thread(self) -> None:
         """On a loop and a thread of its own: the application may block as long as it likes."""
         loop = _new_loop()
-        self._thread = threading.Thread(target=self._run, args=(loop,), name=f"motet {self.member.address}", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, args=(loop,), name=f"motet {self.member.address}", daemon=True
+        )
         self._loop = loop
         self._thread.start()
         self.post(self._start)

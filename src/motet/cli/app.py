@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 from motet import __version__
+from motet.cli.node import node
 from motet.cli.sim import sim
 from motet.errors import MotetError
 
@@ -18,6 +19,7 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
 )
+app.command(name="node")(node)
 app.command(name="sim")(sim)
 
 

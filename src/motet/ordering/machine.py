@@ -223,6 +223,11 @@ class TotalOrder:
         return [Admitted(Channel.TOTAL, None, self.admitted)] if self.admitted > before else []
 
     @property
+    def under_way(self) -> int:
+        """Frames of ours that were sent in this view and not delivered yet."""
+        return self._sent - self._done
+
+    @property
     def queue(self) -> HoldBackQueue:
         return self._isis.queue
 

@@ -1,0 +1,120 @@
+"""Request and reply over reliable unicast.
+
+    kind u8  call u64  payload        kind 1: request, 2: reply, 3: the handler failed (the payload says how)
+
+Calls are named by their caller; a reply from anybody but the one who was asked is ignored. Bounds: `most_running`
+handlers at once (more are answered with "busy"), and as many open calls as the application makes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from struct import Struct
+
+from motet.core.identity import Address
+from motet.errors import CallTimeoutError, PeerUnreachableError, RemoteError
+
+HEADER = Struct("<BQ")
+REQUEST, REPLY, FAILURE = 1, 2, 3
+MOST_RUNNING = 4_096
+MOST_ERROR_BYTES = 2_000
+
+Handler = Callable[[Address, bytes], bytes | Awaitable[bytes]]
+Send = Callable[[Address, bytes], None]
+
+
+class Calls:
+    def __init__(self, send: Send) -> None:
+        self.handler: Handler | None = None
+        self._send = send
+        self._next = 0
+        self._open: dict[int, tuple[Address, asyncio.Future[bytes]]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def call(self, to: Address, payload: bytes, timeout: float | None) -> bytes:
+        self._next += 1
+        number = self._next
+        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._open[number] = (to, future)
+        try:
+            self._send(to, HEADER.pack(REQUEST, number) + payload)
+            if timeout is None:
+                return await future
+            async with asyncio.timeout(timeout):
+                return await future
+        except TimeoutError:
+            raise CallTimeoutError(
+                f"{to} did not answer within {timeout} s; it may still do so: raise the timeout, or ask again"
+            ) from None
+        finally:
+            del self._open[number]
+
+    def receive(self, source: Address, messages: tuple[bytes, ...]) -> None:
+        for message in messages:
+            if len(message) >= HEADER.size:
+                kind, number = HEADER.unpack_from(message)
+                self._handle(source, kind, number, message[HEADER.size :])
+
+    def _handle(self, source: Address, kind: int, number: int, payload: bytes) -> None:
+        if kind == REQUEST:
+            self._serve(source, number, payload)
+            return
+        asked, future = self._open.get(number, (None, None))
+        if asked != source or future is None or future.done():
+            return
+        if kind == REPLY:
+            future.set_result(payload)
+        elif kind == FAILURE:
+            future.set_exception(RemoteError(f"{source}: {payload.decode(errors='replace')}"))
+
+    def _serve(self, source: Address, number: int, payload: bytes) -> None:
+        if self.handler is None:
+            self._answer(source, FAILURE, number, b"this member answers no calls; it has no handler (on_call)")
+            return
+        if len(self._tasks) >= MOST_RUNNING:
+            self._answer(source, FAILURE, number, b"this member is busy with other calls; ask again later")
+            return
+        try:
+            result = self.handler(source, payload)
+        except Exception as error:  # the caller hears of it
+            self._fail(source, number, error)
+            return
+        if not inspect.isawaitable(result):
+            self._answer(source, REPLY, number, result)
+            return
+        task = asyncio.ensure_future(self._finish(source, number, result))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _finish(self, source: Address, number: int, result: Awaitable[bytes]) -> None:
+        try:
+            self._answer(source, REPLY, number, await result)
+        except asyncio.CancelledError:
+            self._answer(source, FAILURE, number, b"the handler was cancelled")
+            raise
+        except Exception as error:  # the caller hears of it
+            self._fail(source, number, error)
+
+    def _fail(self, source: Address, number: int, error: Exception) -> None:
+        text = f"{type(error).__name__}: {error}"
+        self._answer(source, FAILURE, number, text.encode()[:MOST_ERROR_BYTES])
+
+    def _answer(self, to: Address, kind: int, number: int, payload: bytes) -> None:
+        self._send(to, HEADER.pack(kind, number) + payload)
+
+    def lost(self, peer: Address, error: Exception | None = None) -> None:
+        """The peer is gone, or what was sent to it is."""
+        error = error or PeerUnreachableError(f"{peer} left the group before it answered; the call may have been done")
+        for asked, future in self._open.values():
+            if asked == peer and not future.done():
+                future.set_exception(error)
+
+    async def close(self, error: Exception) -> None:
+        for _, future in self._open.values():
+            if not future.done():
+                future.set_exception(error)
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)

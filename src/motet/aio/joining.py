@@ -1,0 +1,172 @@
+"""`motet.join`: put a member together, start it, and wait until it is in its group."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import socket
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from motet.aio.calls import Handler
+from motet.aio.driver import Driver
+from motet.aio.envelope import SealedEnvelope
+from motet.aio.faults import FaultInjector
+from motet.aio.group import Group
+from motet.aio.state import StateProvider, StateReceiver
+from motet.aio.transport import TransportConfig, UdpTransport, parse_endpoint
+from motet.config import Config
+from motet.core.effects import Effect
+from motet.core.identity import Address, Endpoint
+from motet.core.view import View
+from motet.errors import JoinError
+from motet.stack import Member, Memory
+
+logger = logging.getLogger("motet")
+WARN_AFTER_S = 5.0
+WILDCARDS = ("0.0.0.0", "::", "")
+
+
+@dataclass(slots=True)
+class Joining:
+    """What `join` returns: await it, or enter it with `async with`, which also leaves in the end."""
+
+    group: str
+    bind: str = "127.0.0.1:0"
+    seeds: Sequence[str] | None = None
+    name: str | None = None
+    advertise: str | None = None
+    config: Config = field(default_factory=Config.local)
+    on_call: Handler | None = None
+    state_provider: StateProvider | None = None
+    state_receiver: StateReceiver | None = None
+    thread: bool = True
+    consume: bool = True
+    journal: str | None = None
+    wait: bool = True
+    timeout: float | None = None
+    _joined: Group | None = None
+
+    def __await__(self) -> Generator[Any, None, Group]:
+        return self._join().__await__()
+
+    async def __aenter__(self) -> Group:
+        self._joined = await self._join()
+        return self._joined
+
+    async def __aexit__(self, *exc: object) -> None:
+        if self._joined is not None:
+            await self._joined.leave()
+
+    async def _join(self) -> Group:
+        group = self._start()
+        if not self.wait:
+            return group
+        try:
+            await self._until_primary(group)
+        except BaseException:
+            await group.close()
+            raise
+        return group
+
+    def _start(self) -> Group:
+        config = self.config if self.seeds is None else replace(self.config, seeds=tuple(self.seeds))
+        bind = parse_endpoint(self.bind)
+        config.check_bind(bind)
+        transport = UdpTransport(bind, _transport_config(config))
+        try:
+            driver, listeners = self._driver(transport, config)
+        except BaseException:
+            transport.close()
+            raise
+        group = Group(
+            self.group,
+            driver,
+            queue_bytes=config.queue_bytes,
+            consume=self.consume,
+            on_call=self.on_call,
+            state_provider=self.state_provider,
+            state_receiver=self.state_receiver,
+        )
+        listeners.append(group)
+        if self.thread:
+            driver.start_in_thread()
+        else:
+            driver.start_on(asyncio.get_running_loop())
+        return group
+
+    def _driver(self, transport: UdpTransport, config: Config) -> tuple[Driver, list[Group]]:
+        address = self._address(transport.endpoint)
+        rng = random.Random(random.SystemRandom().getrandbits(128))
+        wants_state = self.state_receiver is not None or self.state_provider is not None
+        member = Member(address, self.group, config.member_config(wants_state=wants_state), rng, Memory())
+        listeners: list[Group] = []
+
+        def listen(news: list[Effect]) -> None:
+            listeners[0].listen(news)
+
+        keyring = config.keyring()
+        envelope = SealedEnvelope(keyring, address.incarnation, member.counters) if keyring is not None else None
+        faults = FaultInjector(random.Random(rng.getrandbits(64)), member.counters)
+        return Driver(member, transport, listen, faults=faults, envelope=envelope), listeners
+
+    def _address(self, bound: Endpoint) -> Address:
+        host = self.advertise or (_own_host() if bound.host in WILDCARDS else bound.host)
+        name = self.name or f"{host}:{bound.port}"
+        return Address.draw(name, host, bound.port, random.SystemRandom())
+
+    async def _until_primary(self, group: Group) -> None:
+        loop = asyncio.get_running_loop()
+        warning = loop.call_later(WARN_AFTER_S, self._tell_what_was_tried, group)
+        try:
+            async with asyncio.timeout(self.timeout):
+                await group.until(_is_primary)
+        except TimeoutError:
+            raise JoinError(f"no group was found within {self.timeout} s. {self._what_was_tried(group)}") from None
+        finally:
+            warning.cancel()
+
+    def _tell_what_was_tried(self, group: Group) -> None:
+        logger.warning("%s still waits for group %r. %s", group.address, self.group, self._what_was_tried(group))
+
+    def _what_was_tried(self, group: Group) -> str:
+        seeds = ", ".join(self.seeds or ()) or "no seeds were given, so only members that come by themselves"
+        others = [str(member) for member in group.view.members if member != group.address]
+        heard = f"It is with {', '.join(others)}, too few of the group" if others else "Nobody answered"
+        return (
+            f"Looked at: {seeds}. {heard}. Are the others started, is the group's name the same, "
+            f"can UDP get to {group.address.endpoint} and back, and do all have the same key?"
+        )
+
+
+def _is_primary(view: View) -> bool:
+    return view.is_primary
+
+
+def join(group: str, **options: Any) -> Joining:
+    """Join a group: `async with motet.join("orders", bind="127.0.0.1:7801", seeds=["127.0.0.1:7800"]) as group`.
+
+    The first process needs no seeds, or is one of them. See `Joining` for all options.
+    """
+    return Joining(group, **options)
+
+
+def _transport_config(config: Config) -> TransportConfig:
+    return TransportConfig(
+        socket_buffer_bytes=config.socket_buffer_bytes,
+        batch=config.wakeup_datagrams,
+        multicast=Endpoint(config.multicast_group, config.multicast_port) if config.transport == "multicast" else None,
+        multicast_ttl=config.multicast_ttl,
+        interface=config.multicast_interface,
+    )
+
+
+def _own_host() -> str:
+    """The address by which others most likely reach us: the one that the default route leaves from. Nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, contextlib.suppress(OSError):
+        probe.connect(("192.0.2.1", 9))  # of the block kept for documentation
+        return str(probe.getsockname()[0])
+    return "127.0.0.1"

@@ -1,0 +1,200 @@
+"""What can be seen of a running member: one dictionary, made on the driver's loop, for probe, metrics and dashboard."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+from motet import __version__
+from motet.aio.driver import Driver
+from motet.core.counters import Count
+from motet.core.effects import Channel, Effect, SendFailed
+from motet.core.view import View
+from motet.membership.detector import Suspected, Trusted
+from motet.membership.engine import ViewInstalled
+from motet.ordering import RolledBack
+from motet.stack import Delivered, Member
+
+MOST_VIEWS = 20
+MOST_EVENTS = 50
+MOST_LATENCIES = 512
+
+
+class Observer:
+    """Hears what the driver performs, and remembers the little that figures need."""
+
+    def __init__(self, group: str, driver: Driver) -> None:
+        self._group = group
+        self._driver = driver
+        self._started = time.time()
+        self._views: deque[dict[str, Any]] = deque(maxlen=MOST_VIEWS)
+        self._events: deque[dict[str, Any]] = deque(maxlen=MOST_EVENTS)
+        self._latencies: deque[int] = deque(maxlen=MOST_LATENCIES)  # ns from sending to delivery, one per frame
+        self._delivered = 0
+        self._delivered_bytes = 0
+        self._marked = (time.monotonic(), 0, 0, 0)  # when, delivered, bytes, frames sent
+        self._rates = {"sent_per_s": 0.0, "delivered_per_s": 0.0, "bytes_per_s": 0.0}
+        self.queue: dict[str, Any] = {"messages": 0, "bytes": 0, "limit": 0, "held": False}
+        self.services: dict[str, str] = {}
+        self.peers: list[dict[str, Any]] = []
+
+    def hear(self, effects: list[Effect]) -> None:
+        """On the driver's loop, after they were performed."""
+        for effect in effects:
+            if isinstance(effect, Delivered):
+                self._delivered += len(effect.messages)
+                self._delivered_bytes += sum(map(len, effect.bodies))
+                if effect.channel is Channel.TOTAL and effect.sent_at:
+                    self._latencies.append(time.time_ns() - effect.sent_at)
+            elif isinstance(effect, ViewInstalled):
+                self._note_view(effect)
+            elif isinstance(effect, RolledBack):
+                self._note("rolled_back", f"positions {effect.first} to {effect.last} were taken back")
+            elif isinstance(effect, SendFailed):
+                self._note("send_failed", str(effect.error))
+            elif isinstance(effect, Suspected | Trusted):
+                self._note(type(effect).__name__.lower(), str(effect.peer))
+
+    def _note_view(self, effect: ViewInstalled) -> None:
+        view, now = effect.view, time.time()
+        names = [member.name for member in view.members]
+        merged = [str(part.id) for part in effect.subviews] if len(effect.subviews) > 1 else []
+        self._views.append(
+            {"at": now, "id": str(view.id), "members": names, "primary": view.is_primary, "merged_from": merged}
+        )
+        self._note("view", f"{view.id} {'primary' if view.is_primary else 'not primary'}: {', '.join(names)}")
+
+    def _note(self, kind: str, text: str) -> None:
+        self._events.append({"at": time.time(), "kind": kind, "text": text})
+
+    # Figures
+
+    def stats(self) -> dict[str, Any]:
+        member = self._driver.member
+        return {
+            "group": self._group,
+            "member": str(member.address),
+            "name": member.address.name,
+            "incarnation": f"{member.address.incarnation:016x}",
+            "endpoint": str(member.address.endpoint),
+            "version": __version__,
+            "uptime_s": round(time.time() - self._started, 1),
+            "view": _view(member.view),
+            "log": self._log(member),
+            "multicast": _multicast(member),
+            "unicast": _unicast(member),
+            "queue": self.queue,
+            "rates": self._measure(),
+            "latency": self._latency(),
+            "counters": {count.value: member.counters[count] for count in Count},
+            "lost_datagrams": self._driver.transport.lost,
+            "suspects": [str(suspect) for suspect in member.membership.suspects],
+            "faults": [str(rule) for rule in self._driver.faults.rules],
+            "views": list(self._views),
+            "events": list(self._events),
+            "peers": self.peers,
+            "services": self.services,
+            "memory_bytes": memory_bytes(),
+            "cpu_s": round(time.process_time(), 3),
+        }
+
+    def _log(self, member: Member) -> dict[str, Any]:
+        ordering = member.channel.ordering
+        assert ordering is not None
+        return {
+            "position": ordering.position,
+            "stable": ordering.stable,
+            "epoch": member.membership.epoch.number,
+            "first": 1,
+            "holdback": len(ordering.queue),
+            "under_way": ordering.under_way,
+        }
+
+    def _measure(self) -> dict[str, float]:
+        """Rates since the last look, if that is long enough ago to say anything."""
+        now, sent = time.monotonic(), self._driver.member.counters[Count.FRAME_SENT]
+        before, delivered, size, frames = self._marked
+        passed = now - before
+        if passed >= 0.5:
+            self._rates = {
+                "sent_per_s": round((sent - frames) / passed, 1),
+                "delivered_per_s": round((self._delivered - delivered) / passed, 1),
+                "bytes_per_s": round((self._delivered_bytes - size) / passed, 1),
+            }
+            self._marked = (now, self._delivered, self._delivered_bytes, sent)
+        return self._rates
+
+    def _latency(self) -> dict[str, float | None]:
+        if not self._latencies:
+            return {"median_us": None, "p99_us": None}
+        ordered = sorted(self._latencies)
+        return {
+            "median_us": round(ordered[len(ordered) // 2] / 1e3, 1),
+            "p99_us": round(ordered[len(ordered) * 99 // 100] / 1e3, 1),
+        }
+
+
+def _view(view: View) -> dict[str, Any]:
+    return {
+        "id": str(view.id),
+        "number": view.id.number,
+        "primary": view.is_primary,
+        "coordinator": view.coordinator.name,
+        "members": [{"name": m.name, "member": str(m), "endpoint": str(m.endpoint)} for m in view.members],
+    }
+
+
+def _multicast(member: Member) -> dict[str, Any]:
+    window = member.multicast.sender.window
+    receivers = [
+        (other, receiver.window)
+        for other in member.view.members
+        if (receiver := member.multicast.receiver(other)) is not None
+    ]
+    return {
+        "low": window.low,
+        "delivered": window.delivered,
+        "high": window.high,
+        "capacity": window.capacity,
+        "waiting_bytes": member.multicast.sender.waiting_bytes,
+        "receivers": [
+            {
+                "member": str(other),
+                "low": w.low,
+                "delivered": w.delivered,
+                "high": w.high,
+                "capacity": w.capacity,
+                "missing": w.high - w.contiguous,
+            }
+            for other, w in receivers
+        ],
+    }
+
+
+def _unicast(member: Member) -> list[dict[str, Any]]:
+    connections = ((peer, member.unicast.sender(peer)) for peer in member.view.members)
+    return [
+        {
+            "peer": str(peer),
+            "state": connection.state.value,
+            "low": connection.window.low,
+            "high": connection.window.high,
+            "waiting_bytes": connection.waiting_bytes,
+        }
+        for peer, connection in connections
+        if connection is not None
+    ]
+
+
+def memory_bytes() -> int:
+    """What this process holds now; where the system does not tell, the most that it ever held."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return most if sys.platform == "darwin" else most * 1024

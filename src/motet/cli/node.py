@@ -1,0 +1,254 @@
+"""`motet node`: one member on the command line. Lines on stdin are multicast, deliveries and views are printed."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+import logging
+import signal
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal, TextIO
+
+import typer
+
+from motet.aio.events import Batch, BatchEvent
+from motet.aio.group import Group
+from motet.aio.joining import Joining
+from motet.config import Config
+from motet.core.effects import SendFailed
+from motet.core.view import View
+from motet.errors import ConfigError
+from motet.membership.engine import ViewInstalled
+from motet.ordering import RolledBack
+
+EXAMPLES = """
+Examples:
+
+  motet node --group chat --bind 127.0.0.1:7800                              the first member
+
+  motet node --group chat --bind 127.0.0.1:7801 --seeds 127.0.0.1:7800       another one, in another terminal
+
+  seq 1000 | motet node --group chat --bind 127.0.0.1:0 --seeds 127.0.0.1:7800 --leave-at-end --json
+"""
+LINES_AT_ONCE = 512
+Form = Literal["text", "json"]
+
+
+def node(
+    group: Annotated[str, typer.Option(help="The name of the group.")],
+    bind: Annotated[str, typer.Option(help="Where to listen, HOST:PORT; port 0 takes any.")] = "127.0.0.1:0",
+    seeds: Annotated[str, typer.Option(help="Where others may be: HOST:PORT,HOST:PORT,...")] = "",
+    name: Annotated[str, typer.Option(help="A name for people; the address, if none is given.")] = "",
+    advertise: Annotated[str, typer.Option(help="The host by which others reach this one.")] = "",
+    journal: Annotated[str, typer.Option(help="Keep the log in this directory.")] = "",
+    serve: Annotated[str, typer.Option(help="Serve the log over Arrow Flight at HOST:PORT.")] = "",
+    admin: Annotated[str, typer.Option(help="Serve admin, metrics and probe at HOST:PORT.")] = "",
+    dashboard: Annotated[bool, typer.Option("--dashboard", help="Serve the dashboard, too (at --admin).")] = False,
+    preset: Annotated[str, typer.Option(help="local, lan or wan.")] = "",
+    config: Annotated[str, typer.Option(help="A TOML file of settings.")] = "",
+    setting: Annotated[list[str] | None, typer.Option("--set", help="One setting, NAME=VALUE; repeatable.")] = None,
+    fault: Annotated[list[str] | None, typer.Option(help="A fault on purpose, such as drop=0.2; repeatable.")] = None,
+    order: Annotated[str, typer.Option(help="total or fifo.")] = "total",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line, for programs.")] = False,
+    leave_at_end: Annotated[
+        bool, typer.Option("--leave-at-end", help="Leave when stdin has ended and all is stable.")
+    ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Tell more in the log, on stderr.")] = False,
+) -> None:
+    """Run one member. Lines on stdin are multicast; each delivery is a line: position, sender, payload."""
+    logging.basicConfig(
+        level=logging.INFO if verbose else logging.WARNING, format="motet: %(message)s", stream=sys.stderr
+    )
+    if order not in ("total", "fifo"):
+        raise ConfigError(f"--order {order} is unknown; allowed are total and fifo")
+    settings = load_config(config, preset, setting or [], seeds=seeds, admin=admin or None, serve=serve or None)
+    if dashboard and not settings.admin_bind:
+        settings = replace(settings, admin_bind="127.0.0.1:0")
+    joining = Joining(
+        group,
+        bind=bind,
+        name=name or None,
+        advertise=advertise or None,
+        config=settings,
+        journal=journal or None,
+        wait=False,
+    )
+    printer = Printer("json" if as_json else "text", sys.stdout)
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(_run(joining, printer, fault or [], order, leave_at_end))
+
+
+node.__doc__ = f"{node.__doc__}\n\n\b{EXAMPLES}"
+
+
+def load_config(
+    path: str,
+    preset: str,
+    assignments: list[str],
+    *,
+    seeds: str = "",
+    admin: str | None = None,
+    serve: str | None = None,
+) -> Config:
+    """Preset, file, environment, then what the command line says. The default of a command is one machine."""
+    given: dict[str, object] = {}
+    for assignment in assignments:
+        key, separator, value = assignment.partition("=")
+        if not separator:
+            raise ConfigError(f"--set {assignment} is no setting; write NAME=VALUE, for example --set heartbeat=100ms")
+        given[key] = value
+    if seeds:
+        given["seeds"] = [seed.strip() for seed in seeds.split(",") if seed.strip()]
+    if admin is not None:
+        given["admin_bind"] = admin
+    if serve is not None:
+        given["log_bind"] = serve
+    if preset or not path:
+        given["preset"] = preset or "local"
+    return Config.load(path or None, None, **given)
+
+
+@dataclass(slots=True)
+class Printer:
+    """One line per event, one write per batch."""
+
+    form: Form
+    out: TextIO
+
+    def show(self, event: BatchEvent) -> None:
+        lines = self._json(event) if self.form == "json" else self._text(event)
+        text = "".join(f"{line}\n" for line in lines)
+        if text:
+            self.out.write(text)
+            self.out.flush()
+
+    def note(self, kind: str, **fields: Any) -> None:
+        if self.form == "json":
+            self.out.write(json.dumps({"event": kind, **fields}) + "\n")
+        else:
+            self.out.write(f"{kind} {' '.join(f'{key}={value}' for key, value in fields.items())}\n")
+        self.out.flush()
+
+    def _text(self, event: BatchEvent) -> Iterable[str]:
+        match event:
+            case Batch():
+                start = event.position if event.position is not None else None
+                for offset, payload in enumerate(event.payloads):
+                    place = "-" if start is None else start + offset
+                    yield f"{place} {event.sender.name} {payload.decode(errors='backslashreplace')}"
+            case ViewInstalled():
+                yield f"view {describe_view(event.view)}"
+            case RolledBack():
+                yield f"rolled-back {event.first} {event.last}"
+            case SendFailed():
+                yield f"failed {event.error}"
+
+    def _json(self, event: BatchEvent) -> Iterator[str]:
+        match event:
+            case Batch():
+                for offset, payload in enumerate(event.payloads):
+                    place = None if event.position is None else event.position + offset
+                    key = event.keys[offset] if event.keys is not None else None
+                    fields = {"event": "message", "position": place, "sender": event.sender.name, "order": event.order}
+                    yield json.dumps(fields | _payload(payload) | ({} if key is None else {"key": _text_or_64(key)}))
+            case ViewInstalled():
+                yield json.dumps({"event": "view", **view_as_dict(event.view), "merged": len(event.subviews) > 1})
+            case RolledBack():
+                yield json.dumps({"event": "rolled_back", "first": event.first, "last": event.last})
+            case SendFailed():
+                yield json.dumps({"event": "failed", "error": str(event.error)})
+
+
+def describe_view(view: View) -> str:
+    names = " ".join(member.name for member in view.members)
+    return f"{view.id} {'primary' if view.is_primary else 'not-primary'} {names}"
+
+
+def view_as_dict(view: View) -> dict[str, object]:
+    members = [{"name": m.name, "endpoint": str(m.endpoint), "member": str(m)} for m in view.members]
+    return {"id": str(view.id), "primary": view.is_primary, "coordinator": view.coordinator.name, "members": members}
+
+
+def _payload(payload: bytes) -> dict[str, str]:
+    try:
+        return {"payload": payload.decode()}
+    except UnicodeDecodeError:
+        return {"payload_base64": base64.b64encode(payload).decode()}
+
+
+def _text_or_64(data: bytes) -> str:
+    return data.decode(errors="backslashreplace")
+
+
+async def _run(joining: Joining, printer: Printer, faults: list[str], order: str, leave_at_end: bool) -> None:
+    async with joining as group:
+        printer.note("started", member=str(group.address), endpoint=str(group.address.endpoint), **group.services())
+        for fault in faults:
+            group.inject(fault)
+        asked_to_stop = _stop_signal()
+        tasks = [asyncio.create_task(_show(group, printer)), asyncio.create_task(asked_to_stop.wait())]
+        reading = asyncio.create_task(_multicast_lines(group, order))
+        if leave_at_end:
+            tasks.append(reading)
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        reading.cancel()
+        for task in done:
+            task.result()
+        for task in tasks[1:]:
+            task.cancel()
+        await group.leave()
+        await tasks[0]
+        printer.note("left", member=str(group.address))
+
+
+def _stop_signal() -> asyncio.Event:
+    asked = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with contextlib.suppress(NotImplementedError):
+            loop.add_signal_handler(number, asked.set)
+    return asked
+
+
+async def _show(group: Group, printer: Printer) -> None:
+    async for event in group.batches():
+        printer.show(event)
+
+
+async def _multicast_lines(group: Group, order: str) -> None:
+    """Lines leave together as they came together. At the end of stdin, wait until everybody has them."""
+    receipt = None
+    async for lines in _stdin_lines():
+        receipt = await group.multicast_many(lines, order="fifo" if order == "fifo" else "total")
+    if receipt is not None and order == "total":
+        await receipt.stable()
+
+
+async def _stdin_lines() -> Any:
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=64 << 20)
+    try:
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    except (ValueError, OSError):  # a file, or nothing at all: read it beside the loop
+        for batch in _file_batches(sys.stdin):
+            yield batch
+        return
+    rest = b""
+    while chunk := await reader.read(1 << 16):
+        *lines, rest = (rest + chunk).split(b"\n")
+        for start in range(0, len(lines), LINES_AT_ONCE):
+            yield lines[start : start + LINES_AT_ONCE]
+    if rest:
+        yield [rest]
+
+
+def _file_batches(source: TextIO | None) -> Iterator[list[bytes]]:
+    if source is None or source.closed:
+        return
+    lines = [line.rstrip("\n").encode() for line in source]
+    for start in range(0, len(lines), LINES_AT_ONCE):
+        yield lines[start : start + LINES_AT_ONCE]
