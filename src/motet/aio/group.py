@@ -10,13 +10,14 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 from motet.aio.calls import Calls, Handler
 from motet.aio.driver import Driver, Failed, Freed, LaneKey, Outgoing
-from motet.aio.events import ORDERS, Batch, BatchEvent, Event
+from motet.aio.events import ORDERS, Batch, BatchEvent, Event, Message
 from motet.aio.keys import keyed, split_keys
 from motet.aio.observe import Observer
 from motet.aio.receipts import Ledger, Receipt
@@ -91,7 +92,9 @@ class Group:
         self._queued_bytes = 0
         self._is_held = False
         self._wake: asyncio.Future[None] | None = None  # of the one who iterates
-        self._has_consumer = False
+        self._rest: Iterator[Message] | None = None  # of the batch that is handed out one by one
+        self._in_hand = 0  # its weight
+        self._idle_check: asyncio.TimerHandle | None = None
         self._view = driver.member.view
         self._view_waiters: list[tuple[Callable[[View], bool], asyncio.Future[None]]] = []
         self._left: asyncio.Future[None] = self._loop.create_future()
@@ -241,39 +244,58 @@ class Group:
     # Receiving
 
     def __aiter__(self) -> AsyncIterator[Event]:
-        return self._messages()
+        """Every event, one message at a time. Break off and go on as you like; two at once is one too many."""
+        return _Messages(self)
 
-    async def _messages(self) -> AsyncIterator[Event]:
-        async for event in self.batches():
-            if isinstance(event, Batch):
-                for message in event.messages():
-                    yield message
-            else:
-                yield event
-
-    async def batches(self) -> AsyncIterator[BatchEvent]:
+    def batches(self) -> AsyncIterator[BatchEvent]:
         """The same events, messages in batches as they arrived: the fast way."""
-        if self._has_consumer:
-            raise MisuseError("somebody iterates over this group already; hand the events on from there")
-        self._has_consumer = True
-        try:
-            while True:
-                while self._queue:
-                    event = self._queue.popleft()
-                    if callable(event):
-                        event()
-                        continue
-                    yield event
+        return _Batches(self)
+
+    async def _next_message(self) -> Event:
+        while True:
+            if self._rest is not None:
+                for message in self._rest:
+                    return message
+                self._rest = None
+            event = await self._next_batch()
+            if not isinstance(event, Batch):
+                return event
+            self._rest = event.messages()
+
+    async def _next_batch(self) -> BatchEvent:
+        self._settle_consumed()
+        if self._rest is not None:  # somebody took single messages before, and changed over
+            rest, self._rest = list(self._rest), None
+            if rest:
+                return _batch_of(rest)
+        while True:
+            while self._queue:
+                event = self._queue.popleft()
+                if not callable(event):
                     if isinstance(event, Batch):
-                        self._consumed(sum(map(len, event.payloads)) + MESSAGE_OVERHEAD * len(event.payloads))
-                if self._end is not None:
-                    if isinstance(self._end, GroupFailedError):
-                        raise self._end
-                    return
-                self._wake = self._loop.create_future()
-                await self._wake
+                        self._in_hand = _weight(event)
+                    return event
+                self._guarded(event)
+            if self._end is not None:
+                if isinstance(self._end, GroupFailedError):
+                    raise self._end
+                raise StopAsyncIteration
+            await self._until_queued()
+
+    async def _until_queued(self) -> None:
+        if self._wake is not None:
+            raise MisuseError("somebody iterates over this group already; hand the events on from there")
+        self._wake = self._loop.create_future()
+        try:
+            await self._wake
         finally:
-            self._has_consumer = False
+            self._wake = None
+
+    def _settle_consumed(self) -> None:
+        """The batch that was handed out last has been dealt with: its consumer asks for the next."""
+        size, self._in_hand = self._in_hand, 0
+        if size:
+            self._consumed(size)
 
     def _consumed(self, size: int) -> None:
         self._queued_bytes -= size
@@ -284,7 +306,7 @@ class Group:
     def _enqueue(self, event: BatchEvent | Callable[[], None]) -> None:
         if not self._consumes:
             if callable(event):
-                event()
+                self._guarded(event)
             return
         self._queue.append(event)
         if self._wake is not None and not self._wake.done():
@@ -293,16 +315,15 @@ class Group:
     def _enqueue_batch(self, batch: Batch) -> None:
         if not self._consumes:
             return
-        self._queued_bytes += sum(map(len, batch.payloads)) + MESSAGE_OVERHEAD * len(batch.payloads)
+        self._queued_bytes += _weight(batch)
         self._enqueue(batch)
         if self._queued_bytes > self._queue_bytes and not self._is_held:
             self._is_held = True
             self._driver.post(self._driver.member.hold)
-            if not self._has_consumer:
-                self._loop.call_later(IDLE_CONSUMER_S, self._warn_if_idle)
+            self._idle_check = self._loop.call_later(IDLE_CONSUMER_S, self._warn_if_idle, len(self._queue))
 
-    def _warn_if_idle(self) -> None:
-        if self._is_held and not self._has_consumer and self._end is None:
+    def _warn_if_idle(self, queued: int) -> None:
+        if self._is_held and len(self._queue) >= queued and self._end is None:
             logger.warning(
                 "nobody takes the events of group %r, so its senders wait for %s: iterate over the group "
                 "(async for event in group), or join with consume=False",
@@ -328,10 +349,13 @@ class Group:
         inbox = self._inbox
         while inbox:
             for effect in inbox.popleft():
-                try:
-                    self._take(effect)
-                except Exception:  # a callback of the application raised; the other deliveries go on
-                    logger.exception("a callback of group %r raised", self.name)
+                self._guarded(partial(self._take, effect))
+
+    def _guarded(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except Exception:  # a callback of the application; the other deliveries go on
+            logger.exception("a callback of group %r raised", self.name)
 
     def _take(self, effect: Effect) -> None:
         match effect:
@@ -535,6 +559,8 @@ class Group:
         self._end = error
         if not self._left.done():
             self._left.set_result(None)
+        if self._idle_check is not None:
+            self._idle_check.cancel()
         self._ledger.close(error)
         for lane in self._lanes.values():
             lane.free(lane.outstanding)
@@ -548,6 +574,36 @@ class Group:
     def _check_open(self) -> None:
         if self._end is not None:
             raise self._end
+
+
+class _Messages:
+    __slots__ = ("_group",)
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+
+    def __aiter__(self) -> _Messages:
+        return self
+
+    def __anext__(self) -> Awaitable[Event]:
+        return self._group._next_message()
+
+
+class _Batches(_Messages):
+    __slots__ = ()
+
+    def __anext__(self) -> Awaitable[BatchEvent]:  # type: ignore[override]
+        return self._group._next_batch()
+
+
+def _weight(batch: Batch) -> int:
+    return sum(map(len, batch.payloads)) + MESSAGE_OVERHEAD * len(batch.payloads)
+
+
+def _batch_of(messages: list[Message]) -> Batch:
+    first = messages[0]
+    keys = None if first.key is None else tuple(message.key or b"" for message in messages)
+    return Batch(first.sender, tuple(message.payload for message in messages), first.position, first.order, keys)
 
 
 def _is_bytes(message: object) -> bool:
