@@ -229,6 +229,10 @@ class TotalOrder:
         return self._isis.queue
 
     @property
+    def members(self) -> tuple[Address, ...]:
+        return self._view.members
+
+    @property
     def sent(self) -> int:
         """Frames of ours that went out in this view."""
         return self._sent

@@ -230,7 +230,7 @@ class Snapshots:
     def _on_marker(self, channel: Channel, sender: Address, marker: Marker, now: int) -> list[Effect]:
         snapshot, effects = marker.snapshot, []
         if snapshot not in self._parts:
-            if (answer := self._join(sender, marker, now)) is None:
+            if (answer := self._join(channel, sender, marker, now)) is None:
                 return []
             effects = answer
         part = self._parts.get(snapshot)
@@ -240,14 +240,14 @@ class Snapshots:
             self._counters[Count.FRAME_MISPLACED] += 1
         return effects + self._report_if_whole(part, now)
 
-    def _join(self, sender: Address, marker: Marker, now: int) -> list[Effect] | None:
+    def _join(self, channel: Channel, sender: Address, marker: Marker, now: int) -> list[Effect] | None:
         """The first marker of a snapshot that we hear of; None when it is none, or late."""
         snapshot, view = marker.snapshot, self._view
         if snapshot.number <= self._seen.get(snapshot.initiator, 0):
             return None  # it has ended here, or a later one has taken its place
         initiator = self._initiator(snapshot)
         if view is None or marker.view != view.id or sender not in view or initiator is None:
-            return self._refuse_stranger(sender, marker)
+            return self._refuse_stranger(channel, sender, marker)
         if initiator == self._local:
             self._counters[Count.FRAME_MISPLACED] += 1  # we never started it
             return None
@@ -257,10 +257,11 @@ class Snapshots:
             return self._tell(initiator, Refusal(snapshot, reason))
         return self._begin(snapshot, view, now)
 
-    def _refuse_stranger(self, sender: Address, marker: Marker) -> list[Effect] | None:
-        """A marker of another view: its initiator, if it is the one who speaks, must not wait for us in vain."""
+    def _refuse_stranger(self, channel: Channel, sender: Address, marker: Marker) -> list[Effect] | None:
+        """A marker of another view: its initiator, who speaks to each of us alone as well, must not wait in vain."""
         self._counters[Count.FRAME_MISPLACED] += 1
-        if sender == self._local or marker.snapshot.initiator != sender.incarnation or self._view is None:
+        is_initiator = channel is Channel.UNICAST and marker.snapshot.initiator == sender.incarnation
+        if not is_initiator or sender == self._local or self._view is None:
             return None
         reason = f"it is in view {self._view.id}, not in {marker.view}; start again when all are in one view"
         return self._tell(sender, Refusal(marker.snapshot, reason))

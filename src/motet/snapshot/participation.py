@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from motet.core.effects import Channel
 from motet.core.identity import Address
 from motet.core.view import View
-from motet.wire.snapshot import ChannelState, Held, InFlight, Marker, Report, SnapshotId, StreamWindow
+from motet.wire.snapshot import ChannelState, Held, InFlight, Marker, Report, SnapshotId, StreamWindow, Waiting
 
 MESSAGE_OVERHEAD = 16  # what one message costs beside its payload, so that empty ones are bounded, too
 
@@ -29,7 +29,7 @@ class LocalState:
     stable: int = 0
     windows: tuple[StreamWindow, ...] = ()
     held: tuple[Held, ...] = ()
-    waiting: tuple[InFlight, ...] = ()  # accepted to be ordered, not sent yet
+    waiting: tuple[Waiting, ...] = ()  # accepted, and in no channel yet: above all what is to be ordered
     ordered: int = 0  # frames to be ordered that were sent in this view
     talks_to_itself: bool = False  # there is a unicast connection to ourselves
 
@@ -109,5 +109,5 @@ class Participation:
         )
 
 
-def _cost(message: InFlight) -> int:
+def _cost(message: InFlight | Waiting) -> int:
     return len(message.payload) + MESSAGE_OVERHEAD

@@ -45,7 +45,7 @@ class GroupChannel:
         return self._ordered(self.multicast.pump(now), now)
 
     def mark(self, data: bytes, now: int) -> list[Effect]:
-        """A marker: behind everything that was accepted for the plain stream, before whatever is ordered from now on."""
+        """A marker: behind all that was accepted for the plain stream, before all that is ordered from now on."""
         return self.send((data,), now, Port.SNAPSHOT)
 
     def leave(self, now: int) -> list[Effect]:

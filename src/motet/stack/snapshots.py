@@ -5,12 +5,12 @@ Without membership there are no views to take a cut of, and nothing here does an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from motet.core.counters import Count, Counters
-from motet.core.effects import Effect
-from motet.core.identity import Address
+from motet.core.effects import Channel, Effect
+from motet.core.identity import NOBODY, Address
 from motet.errors import TooManyPeersError
 from motet.snapshot import SnapshotId, Snapshots
 from motet.snapshot.config import SnapshotConfig
@@ -20,7 +20,7 @@ from motet.stack.channel import GroupChannel
 from motet.stack.delivery import Delivered
 from motet.unicast import Unicast
 from motet.wire.body import Port
-from motet.wire.snapshot import Held, InFlight, StreamKind, StreamWindow
+from motet.wire.snapshot import Held, StreamKind, StreamWindow, Waiting
 
 
 @dataclass(slots=True)
@@ -52,8 +52,10 @@ class SnapshotCarrier:
                 )
         return effects
 
-    def supply(self, snapshot: SnapshotId, state: bytes, members: Iterable[Address], now: int) -> list[Effect]:
-        return self.machine.supply(snapshot, state, self._local_state(members, now), now)
+    def supply(
+        self, snapshot: SnapshotId, state: bytes, unsent: Sequence[Waiting], members: Iterable[Address], now: int
+    ) -> list[Effect]:
+        return self.machine.supply(snapshot, state, self._local_state(unsent, members, now), now)
 
     def settle(self, now: int) -> list[Effect]:
         """Call when every effect that the machines have made so far has been looked at."""
@@ -79,19 +81,20 @@ class SnapshotCarrier:
 
     # What a member tells of itself
 
-    def _local_state(self, members: Iterable[Address], now: int) -> LocalState:
+    def _local_state(self, unsent: Sequence[Waiting], members: Iterable[Address], now: int) -> LocalState:
         ordering = self.channel.ordering
         windows = tuple(self._windows(members))
         talks_to_itself = self.unicast.sender(self.local) is not None
         if ordering is None:
-            return LocalState(now, windows=windows, talks_to_itself=talks_to_itself)
+            return LocalState(now, windows=windows, waiting=tuple(unsent), talks_to_itself=talks_to_itself)
+        waiting = [Waiting(Channel.TOTAL, NOBODY, port, payload) for port, payload in ordering.waiting()]
         return LocalState(
             now + ordering.wall_offset_ns,
             ordering.position,
             ordering.stable,
             windows,
             tuple(self._held()),
-            tuple(InFlight(port, payload) for port, payload in ordering.waiting()),
+            (*waiting, *unsent),
             ordering.sent,
             talks_to_itself,
         )
@@ -101,9 +104,10 @@ class SnapshotCarrier:
         for member in members:
             name = member.incarnation
             if (entry := digest.get(member)) is not None:
-                yield StreamWindow(StreamKind.MULTICAST, name, entry.low, entry.delivered, entry.high)
+                yield StreamWindow(StreamKind.MULTICAST, name, entry.low, entry.delivered, entry.received)
             if (sender := self.unicast.sender(member)) is not None:
-                yield StreamWindow(StreamKind.UNICAST_TO, name, sender.window.low, sender.window.high, sender.window.high)
+                low, high = sender.window.low, sender.window.high
+                yield StreamWindow(StreamKind.UNICAST_TO, name, low, high, high)
             if (receiver := self.unicast.receiver(member)) is not None:
                 window = receiver.window
                 yield StreamWindow(StreamKind.UNICAST_FROM, name, window.low, window.delivered, window.high)

@@ -85,6 +85,16 @@ class InFlight:
 
 
 @dataclass(frozen=True, slots=True)
+class Waiting:
+    """A message that its sender has accepted and not put into any channel yet."""
+
+    channel: Channel
+    to: int  # NOBODY: to the group
+    port: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class ChannelState:
     """What was under way from `sender` to the member that reports, oldest first."""
 
@@ -104,7 +114,7 @@ class Report:
     stable: int
     windows: tuple[StreamWindow, ...]
     held: tuple[Held, ...]
-    waiting: tuple[InFlight, ...]  # accepted to be ordered, and not sent yet
+    waiting: tuple[Waiting, ...]  # above all what is to be ordered, and has not gone out yet
     channels: tuple[ChannelState, ...]  # those that were not empty
 
 
@@ -166,6 +176,7 @@ _HELD: Field[Held] = checked(
     Held, lambda h: (h.sender, h.id, h.number, h.proposer, h.is_decided, h.size), U64, U64, U64, U32, FLAG, U32
 )
 _IN_FLIGHT: Field[InFlight] = checked(InFlight, lambda m: (m.port, m.payload), U8, BYTES)
+_WAITING: Field[Waiting] = checked(Waiting, lambda w: (w.channel, w.to, w.port, w.payload), _CHANNEL, U64, U8, BYTES)
 _CHANNEL_STATE: Field[ChannelState] = checked(
     ChannelState, lambda c: (c.channel, c.sender, c.messages), _CHANNEL, U64, _many(_IN_FLIGHT)
 )
@@ -176,7 +187,7 @@ _REPORT: Field[Report] = checked(
     Report,
     lambda r: (r.snapshot, r.recorded_at, r.state, r.position, r.stable, r.windows, r.held, r.waiting, r.channels),
     *(_ID, U64, BYTES, U64, U64),
-    *(_many(_WINDOW), _many(_HELD), _many(_IN_FLIGHT), _many(_CHANNEL_STATE)),
+    *(_many(_WINDOW), _many(_HELD), _many(_WAITING), _many(_CHANNEL_STATE)),
 )
 _KINDS: dict[type[Message], tuple[int, Field[Message]]] = {
     Marker: (1, _MARKER),  # type: ignore[dict-item]
