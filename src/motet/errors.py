@@ -75,3 +75,9 @@ class LeftGroupError(SendFailedError):
 
 class NotPrimaryError(MotetError):
     """The view is not primary, and the caller does not want to wait until one is."""
+
+
+class SnapshotRunningError(MotetError):
+    """A snapshot of this member is not finished yet."""
+
+    retryable = True

@@ -45,6 +45,9 @@ class Count(StrEnum):
     MERGE_REFUSED = "merge_refused"  # a coordinator said that it is busy; normal when several merge at once
     VIEW_CHANGED = "view_changed"  # views installed
 
+    SNAPSHOT_REJECTED = "snapshot_rejected"  # bytes that are no message of a snapshot, or a report that makes no sense
+    SNAPSHOT_ABANDONED = "snapshot_abandoned"  # recorded for somebody who gave up, or was silent for too long
+
     FRAME_SENT = "frame_sent"  # first transmissions
     FRAME_RESENT = "frame_resent"  # repairs; normal under loss
     FRAME_DELIVERED = "frame_delivered"  # frames handed up

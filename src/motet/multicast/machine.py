@@ -19,7 +19,7 @@ from motet.multicast.receiver import MulticastReceiver
 from motet.multicast.sender import MulticastSender
 from motet.window.digest import Cut, DigestEntry
 from motet.window.ranges import limited
-from motet.wire.body import MAX_MESSAGE_BYTES, Port
+from motet.wire.body import MAX_MESSAGE_BYTES, UNCOUNTED, Port
 from motet.wire.frames import Highest, MulticastAck, MulticastData, MulticastXmitRequest, Purged
 
 FRAMES = (MulticastData, MulticastAck, MulticastXmitRequest, Highest, Purged)
@@ -50,7 +50,7 @@ class Multicast:
             raise MessageTooLargeError(
                 f"a message of {largest} bytes; at most {MAX_MESSAGE_BYTES} can be sent, split it"
             )
-        if self._sender.waiting_bytes > self._config.backlog_bytes:
+        if self._sender.waiting_bytes > self._config.backlog_bytes and port not in UNCOUNTED:
             waiting = self._sender.waiting_bytes
             raise BacklogFullError(
                 f"{waiting} bytes wait for window space already; wait for Admitted before sending more"

@@ -19,7 +19,7 @@ from motet.window.acks import AckTable
 from motet.window.digest import DigestEntry
 from motet.window.ring import RingWindow
 from motet.wire.backlog import Backlog
-from motet.wire.body import Port
+from motet.wire.body import UNCOUNTED, Port
 from motet.wire.frames import Highest, MulticastData
 
 
@@ -57,12 +57,17 @@ class MulticastSender:
         return self._backlog.waiting_bytes
 
     @property
+    def has_marker_waiting(self) -> bool:
+        """Something waits that our rider must not overtake."""
+        return self._backlog.uncounted > 0
+
+    @property
     def is_drained(self) -> bool:
         return self.window.low == self.window.high and not self._backlog
 
     def send(self, messages: Sequence[bytes], now: int, *, is_held: bool, port: int = Port.APP) -> list[Effect]:
         self._backlog.extend(messages, port)
-        self.accepted += len(messages)
+        self.accepted += 0 if port in UNCOUNTED else len(messages)
         return self.pump(now, is_held=is_held)
 
     def pump(self, now: int, *, is_held: bool) -> list[Effect]:

@@ -98,6 +98,10 @@ class Isis:
     def decided_ids(self) -> list[int]:
         return list(self._decided)
 
+    @property
+    def delivered_ids(self) -> list[int]:
+        return list(self._delivered)
+
     def received(self, sender: int) -> int:
         return self._received[sender]
 

@@ -17,7 +17,7 @@ Invariants: frames of ours under way <= window; stable <= position; in a view th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -58,6 +58,7 @@ class TotalOrder:
         self.stable = 0
         self.accepted = self.admitted = 0
         self.wall_offset_ns = 0  # from the clock that machines are given to the one on the wall
+        self.is_barred: Callable[[], bool] = lambda: False  # something in the stream must go out before us
         self._local = local
         self._config = config
         self._counters = counters
@@ -127,7 +128,8 @@ class TotalOrder:
     @property
     def _may_send(self) -> bool:
         is_open = self._view.is_primary and not self._has_left
-        return is_open and bool(self._backlog) and self._sent - self._done < self._config.window
+        has_room = self._sent - self._done < self._config.window
+        return is_open and bool(self._backlog) and has_room and not self.is_barred()
 
     def _sealed(self, body: bytes, now: int, *, is_ordered: bool, tag: Tag | None = None) -> bytes:
         riders = self._riders[: self._config.most_riders]
@@ -230,6 +232,23 @@ class TotalOrder:
     @property
     def queue(self) -> HoldBackQueue:
         return self._isis.queue
+
+    @property
+    def members(self) -> tuple[Address, ...]:
+        return self._view.members
+
+    @property
+    def sent(self) -> int:
+        """Frames of ours that went out in this view."""
+        return self._sent
+
+    def delivered_ids(self) -> dict[Address, int]:
+        """Of each sender of this view, the id of the last frame that was delivered here."""
+        return dict(zip(self._view.members, self._isis.delivered_ids, strict=True))
+
+    def waiting(self) -> Iterator[tuple[int, bytes]]:
+        """Port and payload of what was accepted and is not wholly out."""
+        return self._backlog.messages()
 
     # What other members say
 

@@ -5,13 +5,14 @@ Every payload is unique, so a delivered message names its own place in its sende
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 
 from motet.core.effects import Channel
 from motet.core.identity import Address
 from motet.core.view import View, ViewId
+from motet.wire.snapshot import Report, SnapshotId
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +75,51 @@ class EnteredView:
     subviews: tuple[View, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class StartedSnapshot:
+    at: int
+    member: Address
+    snapshot: SnapshotId
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedState:
+    """The application gave its state for a snapshot, here among its deliveries; until then it had sent so much."""
+
+    at: int
+    member: Address
+    snapshot: SnapshotId
+    sent: Mapping[Stream, int]
+
+
+@dataclass(frozen=True, slots=True)
+class EndedSnapshot:
+    """Its initiator has the result, or the reason why there is none."""
+
+    at: int
+    member: Address
+    snapshot: SnapshotId
+    reports: Mapping[Address, Report] | None
+    reason: str = ""
+
+
+Event = (
+    DeliveredBatch
+    | ForgotSender
+    | EnteredView
+    | StableAt
+    | RolledBackAt
+    | StartedSnapshot
+    | RecordedState
+    | EndedSnapshot
+)
+
+
 @dataclass(slots=True)
 class History:
     accepted: dict[Stream, list[bytes]] = field(default_factory=dict)
     failed: dict[Stream, list[tuple[int, int]]] = field(default_factory=dict)  # index ranges, both included
-    events: list[DeliveredBatch | ForgotSender | EnteredView | StableAt | RolledBackAt] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
     counted_in: dict[tuple[Address, Address], int] = field(default_factory=dict)
     # (sender, receiver) -> index of the first message accepted after the sender counted the receiver in
     counted_out: set[tuple[Address, Address]] = field(default_factory=set)

@@ -134,9 +134,14 @@ class Host:
             self._world.transcript.note(self._world.scheduler.now, f"{self.address} {text}")
 
     def _offer(self, stream: Stream, messages: list[bytes]) -> None:
-        """Hand messages to the member; what it refuses was never accepted, and the application may try again later."""
+        effects = self._accepted(stream, messages)
+        if effects is not None:
+            self._perform(effects)
+
+    def _accepted(self, stream: Stream, messages: list[bytes]) -> list[Effect] | None:
+        """Hand messages to the member. None: it refuses, so they were never accepted, and may be tried again later."""
         if not self.is_alive or self.is_paused:
-            return
+            return None
         accepted_before = len(self._world.history.accepted.get(stream, ()))
         try:
             if stream.channel is Channel.TOTAL:
@@ -146,13 +151,13 @@ class Host:
             else:
                 effects = self.member.send(stream.to, messages, self.clock)
         except BacklogFullError:
-            return
+            return None
         self._world.history.accept(stream, messages)
         if stream.to is not None:
             accepted_now = accepted_before + len(messages)
             self._stream_base[stream.to] = accepted_now - self.member.unicast.accepted(stream.to)
         self.note(f"sends {len(messages)} to {stream.to or 'the group'}")
-        self._perform(effects)
+        return effects
 
     # Effects, made real
 

@@ -79,12 +79,13 @@ class MembershipWorld:
         self._due.remove(index)
         config = self.plan.config_of(index, is_first_life=before is None)
         address = self._address(index, self._rng.getrandbits(64) or 1)
-        host = GroupHost(
-            Member(address, GROUP, config, self._rng), self._surroundings, self._rng, self._home, self._watch
-        )
+        host = self._make_host(Member(address, GROUP, config, self._rng))
         self._slots[endpoint] = host
         self._processes.append(host)
         host.begin()
+
+    def _make_host(self, member: Member) -> GroupHost:
+        return GroupHost(member, self._surroundings, self._rng, self._home, self._watch)
 
     def _address(self, index: int, incarnation: int) -> Address:
         return Address(self.plan.names[index], *endpoint_of(index), incarnation)

@@ -28,6 +28,7 @@ class GroupChannel:
         self.ordering = TotalOrder(local, ordering, counters) if ordering is not None else None
         if self.ordering is not None:
             self.multicast.sender.rider = self.ordering
+            self.ordering.is_barred = lambda: self.multicast.sender.has_marker_waiting
 
     def start(self, view: View, now: int) -> list[Effect]:
         """The view of our own that comes before any other."""
@@ -42,6 +43,10 @@ class GroupChannel:
         assert self.ordering is not None
         self.ordering.send(messages, port)
         return self._ordered(self.multicast.pump(now), now)
+
+    def mark(self, data: bytes, now: int) -> list[Effect]:
+        """A marker: behind all that was accepted for the plain stream, before all that is ordered from now on."""
+        return self.send((data,), now, Port.SNAPSHOT)
 
     def leave(self, now: int) -> list[Effect]:
         effects = self.multicast.leave(now)

@@ -10,6 +10,7 @@ from motet.errors import ConfigError
 from motet.membership.config import MembershipConfig
 from motet.multicast.config import MulticastConfig
 from motet.ordering.config import OrderingConfig
+from motet.snapshot.config import SnapshotConfig
 from motet.unicast.config import UnicastConfig
 from motet.wire.codec import CHUNK_OVERHEAD, DATA_OVERHEAD
 
@@ -21,6 +22,7 @@ class MemberConfig:
     multicast: MulticastConfig = field(default_factory=MulticastConfig)
     membership: MembershipConfig | None = None  # None: views are handed to the member
     ordering: OrderingConfig | None = None  # None: no total order; it needs membership
+    snapshot: SnapshotConfig = field(default_factory=SnapshotConfig)
     state_buffer_bytes: int = 64 << 20  # what a joiner keeps back while it gets the state; beyond it senders wait
 
     def __post_init__(self) -> None:

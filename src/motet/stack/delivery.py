@@ -44,10 +44,10 @@ class Delivery:
         """More is kept back than we want to hold: senders must wait."""
         return self._kept_bytes > self._buffer_bytes
 
-    def take(self, effect: Deliver, *, keep_back: bool) -> list[Effect]:
+    def take(self, effect: Deliver, *, keep_back: bool) -> list[Delivered]:
         delivered = self._unpack(effect)
         if not keep_back:
-            return list(delivered)
+            return delivered
         self._kept += delivered
         self._kept_bytes += sum(len(body) for batch in delivered for body in batch.bodies)
         return []

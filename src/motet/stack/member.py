@@ -36,14 +36,18 @@ from motet.membership.machine import GREETINGS
 from motet.multicast import Multicast
 from motet.multicast.machine import FRAMES as MULTICAST_FRAMES
 from motet.ordering.machine import FRAMES as ORDERING_FRAMES
+from motet.snapshot import SnapshotId
+from motet.snapshot.machine import SendMarker, Tell
 from motet.stack.channel import GroupChannel
 from motet.stack.config import MemberConfig
-from motet.stack.delivery import Delivery
+from motet.stack.delivery import Delivered, Delivery
 from motet.stack.memory import Memory
+from motet.stack.snapshots import SnapshotCarrier
 from motet.unicast import Unicast
 from motet.unicast.machine import FRAMES as UNICAST_FRAMES
 from motet.wire.body import Port
 from motet.wire.codec import Envelope, decode, encode, group_id
+from motet.wire.snapshot import Waiting
 
 Handler = Callable[[Address, Sequence[Frame], int], list[Effect]]
 
@@ -83,6 +87,8 @@ class Member:
         self._group = group_id(group)
         self._known: dict[int, Address] = {address.incarnation: address}
         self._delivery = Delivery(config.state_buffer_bytes, self.counters)
+        self._carrier = SnapshotCarrier.of(address, self.unicast, self.channel, config.snapshot, self.counters)
+        self.snapshots = self._carrier.machine
         self._is_held = False
         self._lacks_state = False  # as of the last view or state that was handed up
         self._membership: Membership | None = None
@@ -94,6 +100,7 @@ class Member:
 
     def start(self, now: int) -> list[Effect]:
         """Look for the group; a view of our own comes first, and the group's follows."""
+        self.snapshots.begin_view(self.view, lacks_state=False)
         return self._perform(self.channel.start(self.view, now) + self.membership.start(now), now)
 
     def send(self, to: Address, messages: Sequence[bytes], now: int, *, port: int = Port.APP) -> list[Effect]:
@@ -140,7 +147,7 @@ class Member:
 
     def leave(self, now: int) -> list[Effect]:
         """Sends that wait end with an error. With membership the effect `Left` tells when the others have let us go."""
-        effects = self.channel.leave(now)
+        effects = self.snapshots.leave() + self.channel.leave(now)
         if self._membership is not None:
             effects += self._membership.leave(now)
         return self._perform(effects, now)
@@ -151,6 +158,20 @@ class Member:
 
     def refuse_state(self, view: ViewId, reason: str, now: int) -> list[Effect]:
         return self._perform(self.membership.refuse_state(view, reason, now), now)
+
+    def start_snapshot(self, now: int) -> tuple[SnapshotId, list[Effect]]:
+        """Record one consistent cut through the whole group; `SnapshotTaken` or `SnapshotFailed` ends it."""
+        snapshot, effects = self.snapshots.start(now)
+        return snapshot, self._perform(effects, now)
+
+    def supply_snapshot_state(
+        self, snapshot: SnapshotId, data: bytes, now: int, unsent: Sequence[Waiting] = ()
+    ) -> list[Effect]:
+        """The application's answer to `RecordState`: its state at exactly that place among its deliveries.
+
+        `unsent`: what the application has sent before, as it believes, and a driver has not handed to us yet.
+        """
+        return self._perform(self._carrier.supply(snapshot, data, unsent, self.members, now), now)
 
     # Views that are handed to us
 
@@ -196,13 +217,13 @@ class Member:
         return self._perform(self.membership.found(source, endpoints, now), now)
 
     def tick(self, now: int) -> list[Effect]:
-        effects = self.unicast.tick(now) + self.channel.tick(now)
+        effects = self.unicast.tick(now) + self.channel.tick(now) + self.snapshots.tick(now)
         if self._membership is not None:
             effects += self._membership.tick(now)
         return self._perform(effects, now)
 
     def next_deadline(self) -> int | None:
-        deadlines = [self.unicast.next_deadline(), self.channel.next_deadline()]
+        deadlines = [self.unicast.next_deadline(), self.channel.next_deadline(), self.snapshots.next_deadline()]
         if self._membership is not None:
             deadlines.append(self._membership.next_deadline())
         return min((due for due in deadlines if due is not None), default=None)
@@ -310,6 +331,11 @@ class Member:
     # Effects of the machines, carried on or made concrete
 
     def _perform(self, effects: list[Effect], now: int) -> list[Effect]:
+        """All that one input of one machine has led to. Only then does a snapshot know how far everything is."""
+        made = self._made(effects, now)
+        return made + self._made(self._carrier.settle(now), now)
+
+    def _made(self, effects: list[Effect], now: int) -> list[Effect]:
         made: list[Effect] = []
         for effect in effects:
             made += self._make_concrete(effect, now)
@@ -322,7 +348,7 @@ class Member:
             case Broadcast():
                 return self._broadcast(effect.frame, now)
             case Deliver():
-                return self._deliver(effect)
+                return self._deliver(effect, now)
             case Contact():
                 return [Datagram((effect.to,), self._encoded(NOBODY, effect.frame))]
             case Announce():
@@ -332,7 +358,11 @@ class Member:
             case StateReceived():
                 return [effect, *(self._release_held(now) if effect.is_last else [])]
             case Stranded() if self._membership is not None:
-                return [effect, *self._perform(self._membership.stranded(effect.sender, now), now)]
+                return [effect, *self._made(self._membership.stranded(effect.sender, now), now)]
+            case SendMarker():
+                return self._made(self._carrier.mark(effect, self.members, now), now)
+            case Tell():
+                return self._made(self._carrier.tell(effect, now), now)
         return [effect]
 
     def _encoded(self, destination: int, frame: Frame) -> bytes:
@@ -346,18 +376,22 @@ class Member:
             self._membership.spoke(now)
         return [Datagram(others, self._encoded(NOBODY, frame))]
 
-    def _deliver(self, effect: Deliver) -> list[Effect]:
+    def _deliver(self, effect: Deliver, now: int) -> list[Effect]:
         keep_back = self._lacks_state and effect.channel is not Channel.UNICAST
         delivered = self._delivery.take(effect, keep_back=keep_back)
         if self._delivery.is_full:
             self.channel.hold()
-        return delivered
+        return self._hand_up(delivered, now)
+
+    def _hand_up(self, delivered: Sequence[Delivered], now: int) -> list[Effect]:
+        return self._made(self._carrier.hand_up(delivered, now), now)
 
     def _release_held(self, now: int) -> list[Effect]:
         """The state is here: what was delivered since follows it."""
         self._lacks_state, was_full = False, self._delivery.is_full
-        released: list[Effect] = list(self._delivery.release())
-        return released + (self._perform(self.channel.release(now), now) if was_full and not self._is_held else [])
+        self.snapshots.has_state()
+        released = self._hand_up(self._delivery.release(), now)
+        return released + (self._made(self.channel.release(now), now) if was_full and not self._is_held else [])
 
     # Views
 
@@ -366,18 +400,19 @@ class Member:
         gone = [member for member in self.members if member not in installed.view]
         self._delivery.retain((), Channel.MULTICAST, Channel.TOTAL)  # no message spans two views
         was_full = self._delivery.is_full
-        kept = self._end_of_keeping(installed)
+        kept = self._hand_up(self._end_of_keeping(installed), now)
+        kept += self.snapshots.begin_view(installed.view, lacks_state=self._lacks_state)
         self._change_members(installed.view.members)
         effects = [effect for member in gone for effect in self._part_with(member, now)]
         effects += self.channel.release(now) if was_full and not self._is_held else []
-        return [*kept, installed, *self._perform(effects, now)]
+        return [*kept, installed, *self._made(effects, now)]
 
-    def _end_of_keeping(self, installed: ViewInstalled) -> list[Effect]:
+    def _end_of_keeping(self, installed: ViewInstalled) -> list[Delivered]:
         """What was kept back is in the state that comes with the view; if none comes, it is delivered after all."""
         is_alone = len(installed.lacking) == len(installed.view.members)
         self._lacks_state = self.address.incarnation in installed.lacking and not is_alone
         kept = self._delivery.release()
-        return [] if self._lacks_state else list(kept)
+        return [] if self._lacks_state else kept
 
     def _change_members(self, members: Sequence[Address]) -> None:
         self.members = tuple(members)
@@ -395,6 +430,7 @@ class Member:
     def _check(self) -> None:
         self.unicast._check()
         self.channel._check()
+        self.snapshots._check()
         if self._membership is not None:
             self._membership._check()
             assert self.members == self._membership.view.members or self._membership.has_left

@@ -29,7 +29,7 @@ from motet.errors import (
 from motet.unicast.config import UnicastConfig
 from motet.unicast.receiver import ReceiveConnection
 from motet.unicast.sender import SendConnection, State
-from motet.wire.body import MAX_MESSAGE_BYTES, Port
+from motet.wire.body import MAX_MESSAGE_BYTES, UNCOUNTED, Port
 from motet.wire.frames import Close, Sync, SyncAck, SyncOk, UnicastAck, UnicastData, UnicastPurged, UnicastXmitRequest
 
 FRAMES = (UnicastData, UnicastAck, UnicastXmitRequest, UnicastPurged, Close, Sync, SyncOk, SyncAck)
@@ -79,7 +79,7 @@ class Unicast:
             if len(self._senders) >= self._config.max_peers:
                 raise TooManyPeersError(f"{self._config.max_peers} connections are open; close some or raise max_peers")
             connection = self._open_sender(to, now)
-        if connection.waiting_bytes > self._config.backlog_bytes:
+        if connection.waiting_bytes > self._config.backlog_bytes and port not in UNCOUNTED:
             raise BacklogFullError(
                 f"{connection.waiting_bytes} bytes wait for {to} already; wait for Admitted before sending more"
             )

@@ -21,7 +21,7 @@ from motet.unicast.config import UnicastConfig
 from motet.window.ranges import Ranges, limited
 from motet.window.ring import RingWindow
 from motet.wire.backlog import Backlog
-from motet.wire.body import Port
+from motet.wire.body import UNCOUNTED, Port
 from motet.wire.frames import Close, SyncOk, UnicastData, UnicastPurged
 
 
@@ -89,7 +89,7 @@ class SendConnection:
         if self.is_flushed:
             self._silent_since = now
         self._backlog.extend(messages, port)
-        self.accepted += len(messages)
+        self.accepted += 0 if port in UNCOUNTED else len(messages)
         return self._pump(now)
 
     def ack(self, conn_id: int, seqno: int, now: int) -> list[Effect]:

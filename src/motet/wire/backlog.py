@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from motet.wire.body import FRAGMENT_HEADER, HEADER, LENGTH_BYTES, Port, fragment, pack
+from motet.wire.body import FRAGMENT_HEADER, HEADER, LENGTH_BYTES, UNCOUNTED, Port, fragment, pack
 from motet.wire.ordered import Tag
 
 
@@ -42,6 +42,7 @@ class Backlog:
         self._cut = 0
         self._fragment_offset = 0  # how much of the head message went out already
         self._runs: deque[_Run] = deque()  # their counts add up to what waits
+        self._uncounted = 0  # of the messages that wait
 
     def __len__(self) -> int:
         return len(self._messages) - self._head
@@ -56,6 +57,18 @@ class Backlog:
         """Of the body that `take` makes next."""
         return self._runs[0].tag if self._runs else None
 
+    @property
+    def uncounted(self) -> int:
+        """How many messages wait whose port is not counted."""
+        return self._uncounted
+
+    def messages(self) -> Iterator[tuple[int, bytes]]:
+        """What waits, each message with its port; the first may be out in part."""
+        at = self._head
+        for run in self._runs:
+            yield from ((run.port, message) for message in self._messages[at : at + run.count])
+            at += run.count
+
     def extend(self, messages: Sequence[bytes], port: int = Port.APP, tag: Tag | None = None) -> None:
         if not messages:
             return
@@ -64,6 +77,7 @@ class Backlog:
             last.count += len(messages)
         else:
             self._runs.append(_Run(port, tag, len(messages)))
+        self._uncounted += len(messages) if port in UNCOUNTED else 0
         start = self._ends[-1] if self._ends else self._cut
         ends = accumulate(map(len, messages), initial=start)
         next(ends)
@@ -71,14 +85,14 @@ class Backlog:
         self._messages.extend(messages)
 
     def take(self) -> tuple[bytes, int]:
-        """The next body, and how many messages it completes."""
-        end = self._fitting()
+        """The next body, and how many messages it completes that somebody counts."""
+        end, port = self._fitting(), self._runs[0].port
         if end == self._head:
-            return self._take_fragment()
-        body = pack(self._messages[self._head : end], self._runs[0].port)
-        count = end - self._head
-        self._advance(count)
-        return body, count
+            body, count = self._take_fragment()
+        else:
+            body, count = pack(self._messages[self._head : end], port), end - self._head
+            self._advance(count)
+        return body, 0 if port in UNCOUNTED else count
 
     def rewind(self) -> None:
         """A message of which only some fragments went out begins again."""
@@ -88,7 +102,7 @@ class Backlog:
         self._messages.clear()
         self._ends.clear()
         self._runs.clear()
-        self._head = self._cut = self._fragment_offset = 0
+        self._head = self._cut = self._fragment_offset = self._uncounted = 0
 
     def _fitting(self) -> int:
         """The index behind the last message that fits into the next body."""
@@ -114,6 +128,7 @@ class Backlog:
     def _advance(self, count: int) -> None:
         self._head += count
         self._runs[0].count -= count
+        self._uncounted -= count if self._runs[0].port in UNCOUNTED else 0
         if not self._runs[0].count:
             self._runs.popleft()
         if self._head == len(self._messages):

@@ -42,6 +42,9 @@ class Port(IntEnum):
     CONTROL = 5
 
 
+UNCOUNTED = frozenset({Port.SNAPSHOT})  # the member's own words: nobody is told of their admission or of their failure
+
+
 def pack(messages: Sequence[bytes], port: int = Port.APP) -> bytes:
     """Many messages as one body."""
     lengths = array("I", map(len, messages))

@@ -1,0 +1,135 @@
+"""The scenario `snapshot`: the worlds of `total-order`, where tokens are moved, and snapshots taken all the while."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from random import Random
+
+from motet.core.effects import Channel
+from motet.core.identity import Address
+from motet.core.units import MILLISECOND, SECOND
+from motet.sim.channels import Outcome
+from motet.sim.checkers import Violation
+from motet.sim.cuts import CutChecker
+from motet.sim.group_host import GroupHost
+from motet.sim.group_plan import GroupPlan, endpoint_of
+from motet.sim.history import EndedSnapshot, StartedSnapshot
+from motet.sim.membership import PROBE_NS, run_world
+from motet.sim.plan import Burst
+from motet.sim.tokens import TokenHost
+from motet.sim.total_order import TotalOrderWorld, draw_ordered_plan
+from motet.sim.transcript import Transcript
+from motet.snapshot import SnapshotConfig
+from motet.stack import Member
+
+
+class SnapshotWorld(TotalOrderWorld):
+    def __init__(self, plan: GroupPlan, transcript: Transcript | None) -> None:
+        super().__init__(plan, transcript)
+        self._snapshot_rng = Random(f"snapshots {plan.seed}")
+
+    def run(self) -> list[Violation]:
+        for at, who in self._draw_snapshots():
+            self.scheduler.at(at, self._snapshot(who))
+        violations = super().run()
+        unmet = [] if violations else self._probe_snapshots()
+        violations += [Violation("liveness", what) for what in unmet]
+        return violations + CutChecker(self.history).run()
+
+    def _make_host(self, member: Member) -> GroupHost:
+        return TokenHost(member, self._surroundings, self._rng, self._home, self._watch, self._next_number)
+
+    def _next_number(self) -> int:
+        self._sequence += 1
+        return self._sequence
+
+    # Workload
+
+    def _draw_snapshots(self) -> Iterator[tuple[int, int]]:
+        """(when, who): some several at once, by different members."""
+        rng, members = self._snapshot_rng, len(self.plan.names)
+        for _ in range(rng.choice([2, 4, 8])):
+            at = rng.randrange(self.plan.duration_ns)
+            for who in rng.sample(range(members), min(members, rng.choice([1, 1, 2, 3]))):
+                yield at + rng.randrange(20 * MILLISECOND), who
+
+    def _snapshot(self, who: int) -> Callable[[], None]:
+        def act() -> None:
+            host = self._living(who)
+            if isinstance(host, TokenHost) and not host.is_leaving:
+                host.start_snapshot()
+
+        return act
+
+    def _burst(self, burst: Burst) -> Callable[[], None]:
+        channel = self._choices.choice([Channel.MULTICAST, Channel.TOTAL]) if burst.to is None else Channel.UNICAST
+        choice = self._choices.random()
+
+        def act() -> None:
+            host = self._living(burst.who)
+            if not isinstance(host, TokenHost) or host.is_leaving:
+                return
+            members = host.member.members
+            to = members[int(choice * len(members))]
+            if burst.to is not None:
+                peer = self._slots.get(endpoint_of(burst.to))
+                if peer is None or peer.address not in members:
+                    return
+                to = peer.address
+            host.move(channel, to, burst.sizes)
+
+        return act
+
+    # In the end
+
+    def _probe_snapshots(self) -> list[str]:
+        """All at once, while tokens are moved: in a group at rest every one of them succeeds."""
+        begin = len(self.history.events)
+        hosts = [host for host in self._staying if isinstance(host, TokenHost)]
+        for host in hosts:
+            self._move_some(host)
+            host.start_snapshot()
+            self._move_some(host)
+        unmet = self._wait(lambda: self._untaken(begin, [host.address for host in hosts]), PROBE_NS)
+        return unmet or self._wait(self._unmet, PROBE_NS) or self._wait(self._left_over, PROBE_NS)
+
+    def _move_some(self, host: TokenHost) -> None:
+        for channel in Channel:
+            to = self._snapshot_rng.choice(host.member.members)
+            host.move(channel, to, (50, 50))
+
+    def _untaken(self, begin: int, members: list[Address]) -> Iterator[str]:
+        events = self.history.events[begin:]
+        taken = {event.member for event in events if isinstance(event, EndedSnapshot) and event.reports is not None}
+        reasons = {event.member: event.reason for event in events if isinstance(event, EndedSnapshot)}
+        for member in members:
+            if member not in taken:
+                yield f"{member} got no snapshot in a group at rest: {reasons.get(member, 'nothing was heard of it')}"
+
+    def _left_over(self) -> Iterator[str]:
+        for host in self._staying:
+            if host.member.snapshots.is_recording:
+                yield f"{host.address} still records {', '.join(map(str, host.member.snapshots.running))}"
+
+    def stats(self) -> dict[str, int]:
+        ended = [event for event in self.history.events if isinstance(event, EndedSnapshot)]
+        reports = [report for event in ended if event.reports is not None for report in event.reports.values()]
+        return super().stats() | {
+            "snapshots": sum(isinstance(event, StartedSnapshot) for event in self.history.events),
+            "snapshots_taken": sum(event.reports is not None for event in ended),
+            "snapshots_failed": sum(event.reports is None for event in ended),
+            "in_flight": sum(len(state.messages) for report in reports for state in report.channels),
+            "waiting": sum(len(report.waiting) for report in reports),
+        }
+
+
+def draw_snapshot_plan(seed: int) -> GroupPlan:
+    plan = draw_ordered_plan(seed)
+    rng = Random(f"snapshot plan {seed}")
+    config = SnapshotConfig(timeout_ns=rng.choice([3, 10, 30]) * SECOND)
+    return replace(plan, config=replace(plan.config, snapshot=config))
+
+
+def run_snapshot(seed: int, *, with_transcript: bool = False) -> Outcome:
+    return run_world(SnapshotWorld, draw_snapshot_plan(seed), with_transcript)
