@@ -81,3 +81,40 @@ class SnapshotRunningError(MotetError):
     """A snapshot of this member is not finished yet."""
 
     retryable = True
+
+
+class JournalError(MotetError):
+    """The journal cannot do what is asked; what it holds is untouched. The message says what stands in the way."""
+
+
+class JournalLockedError(JournalError):
+    """Another process has this journal open."""
+
+    retryable = True
+
+
+class JournalFullError(JournalError):
+    """The disk is full. What was acknowledged is safe; nothing more is taken until the journal is opened again."""
+
+
+class JournalTrimmedError(JournalError):
+    """What is asked for was in the log once, and retention took it away."""
+
+
+class JournalDivergedError(JournalError):
+    """Records from elsewhere do not continue the log that is here: the chained hash says so."""
+
+
+class JournalCorruptError(JournalError):
+    """A record that was safely on disk is damaged. Nothing was cut; the fields say where it stands."""
+
+    def __init__(self, segment: str, offset: int, position: int, reason: str) -> None:
+        self.segment = segment
+        self.offset = offset  # of the record in the segment's file
+        self.position = position  # the last one before the damage
+        self.reason = reason
+        super().__init__(
+            f"{segment} is damaged at byte {offset}, after position {position}: {reason}. This is no torn tail, so "
+            f"nothing was cut: take the journal's directory away and let the member fetch the log from the others, or "
+            f"restore the file from a copy; `motet journal verify` lists what is still good"
+        )

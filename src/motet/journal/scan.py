@@ -1,0 +1,163 @@
+"""Walking along a segment's file, record by record, and stopping where it is not whole."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from motet.journal.records import (
+    ALIGNMENT,
+    FILE_HEADER,
+    FRAME_HEAD_BYTES,
+    HEAD_BYTES,
+    INCOMPLETE,
+    MAGIC,
+    SHARED_AT,
+    STATE,
+    VERSION,
+    Head,
+    Kind,
+    State,
+    digest_of,
+    parse_head,
+)
+from motet.wire.fields import MalformedError, Reader
+
+WINDOW_BYTES = 4 << 20  # read at a time; a record that does not fit is read by itself
+HEADS_WINDOW_BYTES = 16 << 10  # the same when bodies are passed over
+DAMAGED_BODY = "the body of a record is not what its digest says"
+
+
+class Readable(Protocol):
+    def read(self, offset: int, count: int) -> bytes:
+        """Fewer bytes than asked for only at the end."""
+
+    def size(self) -> int: ...
+
+
+class Found(NamedTuple):
+    offset: int
+    head: Head
+    shared: bytes  # the part of the head that is the same at all members
+    body: memoryview  # empty for a frame, if only heads are looked at
+    raw: memoryview  # all of it
+
+
+class Scan:
+    """Iterate over the records from `offset` on. Afterwards `end` is behind the last whole one, and `flaw` says why
+    it is the last; None means that the file ends there.
+
+    With `heads_only` the bodies of frames are passed over: they are there, but nobody has looked whether they are good.
+    """
+
+    def __init__(self, file: Readable, offset: int, *, heads_only: bool = False, window: int = 0) -> None:
+        self.end = offset
+        self.flaw: str | None = None
+        self._file = file
+        self._size = file.size()
+        self._heads_only = heads_only
+        self._window = window or (HEADS_WINDOW_BYTES if heads_only else WINDOW_BYTES)
+        self._wanted = 0  # bytes of a record that did not fit into the window
+
+    def __iter__(self) -> Iterator[Found]:
+        while self.end < self._size and self.flaw is None:
+            start = self.end
+            data = self._file.read(start, min(max(self._window, self._wanted), self._size - start))
+            self._wanted = 0
+            while (found := self._next(data, start)) is not None:
+                self.end = found.offset + found.head.size
+                yield found
+
+    def _next(self, data: bytes, start: int) -> Found | None:
+        """The record at `end`, if it is whole and in `data`."""
+        at = self.end - start
+        if at >= len(data):
+            return self._lacks(start + len(data), HEAD_BYTES)
+        head = parse_head(data, at)
+        if isinstance(head, str):
+            return self._lacks(start + len(data), FRAME_HEAD_BYTES) if head == INCOMPLETE else self._stop(head)
+        if at + head.size > len(data):
+            if not (self._heads_only and head.kind == Kind.FRAME and self.end + head.size <= self._size):
+                return self._lacks(start + len(data), head.size)
+            return Found(self.end, head, _shared(data, at, head), _NOTHING, _NOTHING)
+        return self._whole(data, at, head)
+
+    def _whole(self, data: bytes, at: int, head: Head) -> Found | None:
+        view, body_at = memoryview(data), at + head.head_bytes
+        body = view[body_at : body_at + head.body_bytes]
+        if not (self._heads_only and head.kind == Kind.FRAME):
+            if digest_of(body) != head.digest:
+                return self._stop(DAMAGED_BODY)
+            end = body_at + head.body_bytes
+            if data.count(0, end, at + head.size) != at + head.size - end:
+                return self._stop("bytes behind a record that should be zero")
+        return Found(self.end, head, _shared(data, at, head), body, view[at : at + head.size])
+
+    def _lacks(self, reached: int, wanted: int) -> Found | None:
+        """The window ends here; if the file does, too, the record is not whole."""
+        self._wanted = wanted
+        if reached >= self._size and self.end < self._size:
+            self.flaw = INCOMPLETE
+        return None
+
+    def _stop(self, flaw: str) -> Found | None:
+        self.flaw = flaw
+        return None
+
+
+_NOTHING = memoryview(b"")
+
+
+def _shared(data: bytes, at: int, head: Head) -> bytes:
+    return data[at + SHARED_AT : at + head.head_bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """The first record of a segment."""
+
+    head: Head
+    state: State
+    end: int
+
+
+FIRST_RECORD_AT = FILE_HEADER.size
+
+
+def read_opening(file: Readable) -> Opening | str:
+    """How a segment begins, or what is wrong with it."""
+    header = file.read(0, FILE_HEADER.size)
+    if len(header) < FILE_HEADER.size:
+        return INCOMPLETE
+    magic, version, _ = FILE_HEADER.unpack(header)
+    if magic != MAGIC:
+        return "the file does not begin like a segment"
+    if version != VERSION:
+        return f"a segment of version {version}; this program knows {VERSION}"
+    scan = Scan(file, FIRST_RECORD_AT, window=64 << 10)
+    found = next(iter(scan), None)
+    if found is None:
+        return scan.flaw or INCOMPLETE
+    if found.head.kind != Kind.STATE:
+        return "the first record does not say what came before"
+    try:
+        state = STATE.read(Reader(bytes(found.body)))
+    except MalformedError as error:
+        return f"the first record cannot be read: {error}"
+    return Opening(found.head, state, found.offset + found.head.size)
+
+
+_FRAME_SIZE, _OTHER_SIZE = (re.escape(bytes([size])) for size in (FRAME_HEAD_BYTES, HEAD_BYTES))
+_LOOKS_LIKE_HEAD = re.compile(b"(?:\x01\x00" + _FRAME_SIZE + b"|[\x02-\x05]\x00" + _OTHER_SIZE + b")\x00")
+
+
+def whole_heads(data: bytes, start: int) -> Iterator[Head]:
+    """Heads that are intact, wherever they stand in `data` (which begins at `start` of a file)."""
+    for match in _LOOKS_LIKE_HEAD.finditer(data):
+        at = match.start() - 4
+        if at >= 0 and (start + at) % ALIGNMENT == 0:
+            head = parse_head(data, at)
+            if isinstance(head, Head):
+                yield head
