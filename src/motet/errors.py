@@ -47,3 +47,17 @@ class LeftGroupError(SendFailedError):
 
 class NotPrimaryError(MotetError):
     """The view is not primary, and the caller does not want to wait until one is."""
+
+
+class AdminUnreachableError(MotetError):
+    """Nobody answers at a member's admin address."""
+
+    retryable = True
+
+
+class AdminRefusedError(MotetError):
+    """The admin token is missing or wrong."""
+
+
+class NotAMemberError(MotetError):
+    """Somebody answers, but it is no Motet member."""
