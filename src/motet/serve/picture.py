@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 
 from motet.core.counters import Count
 from motet.serve.health import Growth, Health, Level, Remark, health, sorted_by_weight, window_fill
-from motet.serve.reading import Stats, counters, maybe, number, rows, text, texts, truth, whole
+from motet.serve.reading import Stats, counters, items, maybe, number, rows, text, texts, truth, whole
 
 LATELY_S = 60
 RECENT_VIEWS = 20
@@ -216,7 +216,7 @@ def _who_goes_on(found: list[Json]) -> str:
 def _latest_merge(seen: Seen) -> Remark | None:
     for row in reversed(rows(seen.own, "views")):
         ago = seen.at - number(row, "at")
-        if row.get("merged_from") and 0 <= ago <= LATELY_S:
+        if items(row, "merged_from") and 0 <= ago <= LATELY_S:
             return Remark(
                 Level.NOTE,
                 f"The parts found each other again {ago:.0f} s ago, in view {text(row, 'id')}. "
@@ -242,14 +242,14 @@ def _view(row: Stats) -> Json:
     return {
         "at": number(row, "at"),
         "id": text(row, "id"),
-        "members": [_name(member) for member in row.get("members") or ()][:64],
+        "members": [_name(member) for member in items(row, "members")],
         "primary": truth(row, "primary"),
-        "merged_from": [str(name)[:64] for name in row.get("merged_from") or ()][:16],
+        "merged_from": [_name(view) for view in items(row, "merged_from")],
     }
 
 
 def _name(member: object) -> str:
-    return text(member, "name") if isinstance(member, Mapping) else str(member)[:255]
+    return text(member, "name") if isinstance(member, Mapping) else text({"": member}, "")
 
 
 def _event(row: Stats) -> Json:

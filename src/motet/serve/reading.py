@@ -52,11 +52,11 @@ def truth(stats: object, *path: str) -> bool:
 
 
 def rows(stats: object, *path: str) -> list[Stats]:
-    return [row for row in _items(stats, path) if isinstance(row, Mapping)]
+    return [row for row in items(stats, *path) if isinstance(row, Mapping)]
 
 
 def texts(stats: object, *path: str) -> list[str]:
-    return [item[:MOST_TEXT] for item in _items(stats, path) if isinstance(item, str)]
+    return [item[:MOST_TEXT] for item in items(stats, *path) if isinstance(item, str)]
 
 
 def counters(stats: object) -> dict[str, int]:
@@ -88,7 +88,7 @@ def _follow(stats: object, path: Sequence[str]) -> object:
     return stats
 
 
-def _items(stats: object, path: Sequence[str]) -> list[object]:
+def items(stats: object, *path: str) -> list[object]:
     found = _follow(stats, path)
     return list(found[:MOST_ROWS]) if isinstance(found, list | tuple) else []
 
