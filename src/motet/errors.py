@@ -61,3 +61,7 @@ class AdminRefusedError(MotetError):
 
 class NotAMemberError(MotetError):
     """Somebody answers, but it is no Motet member."""
+
+
+class OperationRefusedError(MotetError):
+    """A member could not do what it was asked to over its admin port; the text is its own."""

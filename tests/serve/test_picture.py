@@ -22,6 +22,10 @@ def seen(*stats: dict[str, Any], **more: Any) -> Seen:
     return Seen(own, {entry["member"]: entry for entry in others}, at=time.time(), **more)
 
 
+def draw(*stats: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return picture(seen(*stats, **more))
+
+
 def group(view: tuple[str, ...] = NAMES, **changes: Any) -> list[dict[str, Any]]:
     return [stats_of(name, view, **changes) for name in view]
 
@@ -33,25 +37,22 @@ def member(found: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def test_a_whole_group_is_one_part() -> None:
-    found = picture(seen(*group()))
+    found = draw(*group())
     assert found["level"] is Level.GOOD
     assert found["parts"] == [{"view": "7@000a", "primary": True, "members": [member_of(name) for name in NAMES]}]
-    assert (
-        [(entry["name"], entry["heard"]) for entry in found["members"]]
-        == [  # type: ignore[attr-defined]
-            ("alto", "self"),
-            *((name, "asked") for name in NAMES[1:]),
-        ]
-    )
-    assert [entry["name"] for entry in found["members"] if entry["coordinator"]] == ["alto"]  # type: ignore[attr-defined]
+    assert [(entry["name"], entry["heard"]) for entry in found["members"]] == [
+        ("alto", "self"),
+        *((name, "asked") for name in NAMES[1:]),
+    ]
+    assert [entry["name"] for entry in found["members"] if entry["coordinator"]] == ["alto"]
 
 
 def test_members_that_do_not_answer_are_drawn_from_what_is_told() -> None:
-    found = picture(seen(stats_of()))
-    assert len(found["members"]) == 5  # type: ignore[arg-type]
+    found = draw(stats_of())
+    assert len(found["members"]) == 5
     assert member(found, "bass")["heard"] == "told"
     assert member(found, "bass")["position"] == 120_490
-    assert len(found["parts"]) == 1  # type: ignore[arg-type]
+    assert len(found["parts"]) == 1
     assert found["level"] is Level.GOOD
 
 
@@ -101,7 +102,7 @@ def test_what_is_wrong_elsewhere_is_told_with_its_name() -> None:
 def test_links_show_what_is_missing_where() -> None:
     members = group()
     members[1]["multicast"]["receivers"][0]["missing"] = 4
-    found = picture(seen(*members, growth={member_of("alto"): Growth(10, {"frame_sent": 90, "frame_resent": 10})}))
+    found = draw(*members, growth={member_of("alto"): Growth(10, {"frame_sent": 90, "frame_resent": 10})})
     assert found["links"] == [{"from": member_of("alto"), "to": member_of("bass"), "missing": 4}]
     assert member(found, "alto")["repair_share"] == 0.1
 
@@ -160,8 +161,8 @@ def gatherer(members: list[FakeMember]) -> Iterator[Gatherer]:
 
 def test_a_member_asks_the_others(members: list[FakeMember], gatherer: Gatherer) -> None:
     members[3].change(log={"position": 5})
-    found = gatherer.picture()
-    assert [entry["heard"] for entry in found["members"]] == ["self"] + ["asked"] * 4  # type: ignore[attr-defined]
+    found: dict[str, Any] = gatherer.picture()
+    assert [entry["heard"] for entry in found["members"]] == ["self"] + ["asked"] * 4
     assert member(found, "drum")["position"] == 5
 
 
@@ -171,15 +172,15 @@ def test_both_sides_of_a_cut_are_seen_after_the_view_has_changed(members: list[F
         name = fake.figures["name"]
         side = NAMES[:3] if name in NAMES[:3] else NAMES[3:]
         fake.figures = stats_of(name, side, number=8 + len(side), primary=len(side) == 3)
-    found = gatherer.picture()
-    assert [part["primary"] for part in found["parts"]] == [True, False]  # type: ignore[attr-defined]
+    found: dict[str, Any] = gatherer.picture()
+    assert [part["primary"] for part in found["parts"]] == [True, False]
     assert found["level"] is Level.BAD
 
 
 def test_somebody_else_at_the_address_is_not_drawn(members: list[FakeMember], gatherer: Gatherer) -> None:
     members[1].change(group="another group")
     members[2].figures = {"hello": "world"}
-    found = gatherer.picture()
+    found: dict[str, Any] = gatherer.picture()
     assert member(found, "bass")["heard"] == "told"
     assert member(found, "cello")["heard"] == "told"
 
@@ -190,8 +191,8 @@ def test_a_restarted_member_replaces_its_old_life(members: list[FakeMember], gat
     for fake in members:
         view = fake.figures["view"]["members"]
         fake.change(view={"members": [row for row in view if row["name"] != "bass"]}, peers=[])
-    found = gatherer.picture()
-    assert [entry["member"] for entry in found["members"] if entry["name"] == "bass"] == ["bass#ffff"]  # type: ignore[attr-defined]
+    found: dict[str, Any] = gatherer.picture()
+    assert [entry["member"] for entry in found["members"] if entry["name"] == "bass"] == ["bass#ffff"]
 
 
 def test_looks_are_shared_by_all_that_look(members: list[FakeMember]) -> None:

@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 from motet import __version__
+from motet.cli.probe import probe
 from motet.cli.sim import sim
 from motet.errors import MotetError
 
@@ -19,6 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command(name="sim")(sim)
+app.command(name="probe")(probe)
 
 
 def _print_version(is_wanted: bool) -> None:

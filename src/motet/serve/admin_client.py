@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from motet.core.identity import Endpoint
-from motet.errors import AdminRefusedError, AdminUnreachableError, ConfigError, MotetError, NotAMemberError
+from motet.errors import AdminRefusedError, AdminUnreachableError, ConfigError, NotAMemberError, OperationRefusedError
 from motet.serve.reading import from_json, text, to_json
 
 MOST_ANSWER_BYTES = 4 << 20
@@ -24,6 +24,10 @@ class AdminClient:
     endpoint: Endpoint
     token: str | None = None
     most_bytes: int = MOST_ANSWER_BYTES
+
+    def __post_init__(self) -> None:
+        if self.token is not None and not (self.token.isascii() and self.token.isprintable()):
+            raise ConfigError("the token holds characters that no header can carry; tokens are printable ASCII")
 
     def stats(self, timeout_s: float = ASK_S) -> dict[str, object]:
         answer = self._ask("GET", "/stats", None, timeout_s)
@@ -48,15 +52,15 @@ class AdminClient:
         if status == http.client.UNAUTHORIZED:
             raise AdminRefusedError(f"{self.endpoint} refused: {text(answer, 'error')}")
         if status >= 400 and "error" in answer:
-            raise MotetError(f"{self.endpoint} could not: {text(answer, 'error')}")
+            raise OperationRefusedError(f"{self.endpoint} says: {text(answer, 'error')}")
         return answer
 
     def _exchange(self, method: str, path: str, body: bytes | None, timeout_s: float) -> tuple[int, bytes]:
         connection = http.client.HTTPConnection(self.endpoint.host, self.endpoint.port, timeout=timeout_s)
         try:
             connection.request(method, path, body, self._headers(body))
-            response = connection.getresponse()
-            return response.status, self._read(response, time.monotonic() + timeout_s)
+            with connection.getresponse() as response:
+                return response.status, self._read(response, time.monotonic() + timeout_s)
         except TimeoutError as error:
             raise AdminUnreachableError(
                 f"{self.endpoint} did not answer within {timeout_s:g} s; is the process alive, and the address right?"
