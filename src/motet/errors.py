@@ -83,6 +83,12 @@ class SnapshotRunningError(MotetError):
     retryable = True
 
 
+class AdminUnreachableError(MotetError):
+    """Nobody answers at a member's admin address."""
+
+    retryable = True
+
+
 class JournalError(MotetError):
     """The journal cannot do what is asked; what it holds is untouched. The message says what stands in the way."""
 
@@ -118,3 +124,15 @@ class JournalCorruptError(JournalError):
             f"nothing was cut: take the journal's directory away and let the member fetch the log from the others, or "
             f"restore the file from a copy; `motet journal verify` lists what is still good"
         )
+
+
+class AdminRefusedError(MotetError):
+    """The admin token is missing or wrong."""
+
+
+class NotAMemberError(MotetError):
+    """Somebody answers, but it is no Motet member."""
+
+
+class OperationRefusedError(MotetError):
+    """A member could not do what it was asked to over its admin port; the text is its own."""

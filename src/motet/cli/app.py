@@ -9,6 +9,7 @@ from rich.console import Console
 
 from motet import __version__
 from motet.cli.node import node
+from motet.cli.probe import probe
 from motet.cli.sim import sim
 from motet.errors import MotetError
 
@@ -21,6 +22,7 @@ app = typer.Typer(
 )
 app.command(name="node")(node)
 app.command(name="sim")(sim)
+app.command(name="probe")(probe)
 
 
 def _print_version(is_wanted: bool) -> None:

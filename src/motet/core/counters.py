@@ -4,61 +4,133 @@ from __future__ import annotations
 
 from collections import Counter as _Tally
 from enum import StrEnum, unique
+from typing import Self
+
+
+@unique
+class Nature(StrEnum):
+    """What it means for a person when a number grows."""
+
+    WORK = "work"  # grows with the traffic
+    REPAIR = "repair"  # normal where datagrams are lost, doubled or overtake one another
+    CHANGE = "change"  # normal when members come, go, or meet again
+    NOISE = "noise"  # a few around a restart are normal; one that keeps growing is worth a look
 
 
 @unique
 class Count(StrEnum):
-    """What is counted, with what it means. A number that grows under loss is not a fault in itself."""
+    """What is counted, with what it means. A number that grows under loss is not a fault in itself.
 
-    DATAGRAM_REJECTED = "datagram_rejected"  # bytes that are no frame of ours: wrong magic, version, length, group
-    SOURCE_UNKNOWN = "source_unknown"  # a well-formed frame of an incarnation that nobody introduced
-    NOT_FOR_US = "not_for_us"  # addressed to an earlier life of this process
-    FRAME_MISPLACED = "frame_misplaced"  # a frame that makes no sense in the state we are in
-    BODY_INCOHERENT = "body_incoherent"  # a fragment that does not continue the message before it
+    `meaning` is what metrics, dashboard and documentation show of it: nowhere else is it written down.
+    """
 
-    SEAL_MISSING = "seal_missing"  # a datagram without a seal, where a key is asked for
-    SEAL_TRUNCATED = "seal_truncated"  # begins like a sealed datagram, and is too short to be one
-    SEAL_OTHER_VERSION = "seal_other_version"  # sealed by a version of Motet that we do not know
-    SEAL_KEY_UNKNOWN = "seal_key_unknown"  # sealed with a key that is not in our ring: old, or of another group
-    SEAL_BROKEN = "seal_broken"  # does not authenticate: another key under the same id, or altered on its way
-    SEAL_REPLAYED = "seal_replayed"  # came before; normal where the network duplicates
-    SEAL_TOO_OLD = "seal_too_old"  # older than the replay window; normal for a straggler
+    meaning: str
+    nature: Nature
 
-    FAULT_DROPPED = "fault_dropped"  # datagrams that an injected fault dropped or cut off
-    FAULT_DELAYED = "fault_delayed"  # that it held back for a while
-    FAULT_DUPLICATED = "fault_duplicated"  # that it let through twice
-    FAULT_OVERFLOWED = "fault_overflowed"  # that it wanted to hold back beyond its bound, and so dropped
+    def __new__(cls, name: str, nature: Nature = Nature.NOISE, meaning: str = "") -> Self:
+        member = str.__new__(cls, name)
+        member._value_ = name
+        member.nature = nature
+        member.meaning = meaning
+        return member
 
-    FRAME_DUPLICATE = "frame_duplicate"  # received again; normal under loss and duplication
-    FRAME_OUTSIDE_WINDOW = "frame_outside_window"  # ahead of the receive window; dropped, asked for later
-    FRAME_OF_OLD_CONNECTION = "frame_of_old_connection"  # a connection id that was replaced since
-    FRAME_EARLY = "frame_early"  # of a sender that is not in the view yet; kept
-    FRAME_EARLY_DROPPED = "frame_early_dropped"  # the same, beyond the bound on what is kept
+    DATAGRAM_REJECTED = (
+        "datagram_rejected",
+        Nature.NOISE,
+        "bytes that are no frame of ours: wrong magic, version, length or group",
+    )
+    SOURCE_UNKNOWN = "source_unknown", Nature.NOISE, "a well-formed frame of an incarnation that nobody introduced"
+    NOT_FOR_US = "not_for_us", Nature.NOISE, "addressed to an earlier life of this process"
+    FRAME_MISPLACED = "frame_misplaced", Nature.NOISE, "a frame that makes no sense in the state we are in"
+    BODY_INCOHERENT = "body_incoherent", Nature.NOISE, "a fragment that does not continue the message before it"
 
-    ACK_OF_NON_MEMBER = "ack_of_non_member"  # ignored: only members of the view hold back the purge
-    ACK_BEYOND_SENT = "ack_beyond_sent"  # acknowledges what was never sent; ignored
-    ACK_OF_OLD_CONNECTION = "ack_of_old_connection"  # late; ignored
-    ACK_DURING_SYNC = "ack_during_sync"  # discarded until the peer confirmed the new connection id
+    SEAL_MISSING = "seal_missing", Nature.NOISE, "a datagram without a seal, where a key is asked for"
+    SEAL_TRUNCATED = "seal_truncated", Nature.NOISE, "begins like a sealed datagram, and is too short to be one"
+    SEAL_OTHER_VERSION = "seal_other_version", Nature.NOISE, "sealed by a version of Motet that we do not know"
+    SEAL_KEY_UNKNOWN = (
+        "seal_key_unknown",
+        Nature.NOISE,
+        "sealed with a key that is not in our ring: an old one, or another group's",
+    )
+    SEAL_BROKEN = (
+        "seal_broken",
+        Nature.NOISE,
+        "does not authenticate: another key under the same id, or altered on its way",
+    )
+    SEAL_REPLAYED = "seal_replayed", Nature.NOISE, "came before; normal where the network duplicates"
+    SEAL_TOO_OLD = "seal_too_old", Nature.NOISE, "older than the replay window; normal for a straggler"
 
-    DIGEST_OVERLAP = "digest_overlap"  # two parts of a merge spoke of one stream: their views overlapped; warned of
-    MERGE_CANCELLED = "merge_cancelled"  # a part was silent or failed; it is tried again
-    MERGE_REFUSED = "merge_refused"  # a coordinator said that it is busy; normal when several merge at once
-    VIEW_CHANGED = "view_changed"  # views installed
+    FAULT_DROPPED = "fault_dropped", Nature.CHANGE, "datagrams that an injected fault dropped or cut off"
+    FAULT_DELAYED = "fault_delayed", Nature.CHANGE, "datagrams that an injected fault held back for a while"
+    FAULT_DUPLICATED = "fault_duplicated", Nature.CHANGE, "datagrams that an injected fault let through twice"
+    FAULT_OVERFLOWED = (
+        "fault_overflowed",
+        Nature.CHANGE,
+        "datagrams that an injected fault wanted to hold back beyond its bound, and so dropped",
+    )
 
-    SNAPSHOT_REJECTED = "snapshot_rejected"  # bytes that are no message of a snapshot, or a report that makes no sense
-    SNAPSHOT_ABANDONED = "snapshot_abandoned"  # recorded for somebody who gave up, or was silent for too long
+    FRAME_DUPLICATE = "frame_duplicate", Nature.REPAIR, "received again; normal under loss and duplication"
+    FRAME_OUTSIDE_WINDOW = (
+        "frame_outside_window",
+        Nature.REPAIR,
+        "ahead of the receive window; dropped, asked for later",
+    )
+    FRAME_OF_OLD_CONNECTION = "frame_of_old_connection", Nature.CHANGE, "a connection id that was replaced since"
+    FRAME_EARLY = "frame_early", Nature.CHANGE, "of a sender that is not in the view yet; kept"
+    FRAME_EARLY_DROPPED = "frame_early_dropped", Nature.CHANGE, "the same, beyond the bound on what is kept"
 
-    FRAME_SENT = "frame_sent"  # first transmissions
-    FRAME_RESENT = "frame_resent"  # repairs; normal under loss
-    FRAME_DELIVERED = "frame_delivered"  # frames handed up
-    FRAME_ORDERED = "frame_ordered"  # frames delivered in total order
-    ACK_SENT = "ack_sent"
-    REPAIR_ASKED = "repair_asked"  # requests for retransmission sent
-    TAIL_NOTICE_SENT = "tail_notice_sent"  # "this was my highest", for a tail that may be lost
-    PURGED_ANSWERED = "purged_answered"  # somebody asked for what is gone
-    SYNC_SENT = "sync_sent"
-    CONNECTION_REFUSED = "connection_refused"  # the bound on peers was reached
-    CONNECTION_GIVEN_UP = "connection_given_up"  # the peer was silent for the whole give-up time
+    ACK_OF_NON_MEMBER = (
+        "ack_of_non_member",
+        Nature.CHANGE,
+        "ignored: only members of the view hold back the purge",
+    )
+    ACK_BEYOND_SENT = "ack_beyond_sent", Nature.NOISE, "acknowledges what was never sent; ignored"
+    ACK_OF_OLD_CONNECTION = "ack_of_old_connection", Nature.CHANGE, "late; ignored"
+    ACK_DURING_SYNC = (
+        "ack_during_sync",
+        Nature.CHANGE,
+        "discarded until the peer confirmed the new connection id",
+    )
+
+    DIGEST_OVERLAP = (
+        "digest_overlap",
+        Nature.CHANGE,
+        "two parts of a merge spoke of one stream: their views overlapped; warned of",
+    )
+    MERGE_CANCELLED = "merge_cancelled", Nature.CHANGE, "a part was silent or failed; it is tried again"
+    MERGE_REFUSED = (
+        "merge_refused",
+        Nature.CHANGE,
+        "a coordinator said that it is busy; normal when several merge at once",
+    )
+    VIEW_CHANGED = "view_changed", Nature.CHANGE, "views installed"
+
+    SNAPSHOT_REJECTED = (
+        "snapshot_rejected",
+        Nature.NOISE,
+        "bytes that are no message of a snapshot, or a report that makes no sense",
+    )
+    SNAPSHOT_ABANDONED = (
+        "snapshot_abandoned",
+        Nature.CHANGE,
+        "recorded for somebody who gave up, or was silent for too long",
+    )
+
+    FRAME_SENT = "frame_sent", Nature.WORK, "first transmissions"
+    FRAME_RESENT = "frame_resent", Nature.REPAIR, "repairs; normal under loss"
+    FRAME_DELIVERED = "frame_delivered", Nature.WORK, "frames handed up"
+    FRAME_ORDERED = "frame_ordered", Nature.WORK, "frames delivered in total order"
+    ACK_SENT = "ack_sent", Nature.WORK, "acknowledgements sent"
+    REPAIR_ASKED = "repair_asked", Nature.REPAIR, "requests for retransmission sent"
+    TAIL_NOTICE_SENT = "tail_notice_sent", Nature.REPAIR, '"this was my highest", for a tail that may be lost'
+    PURGED_ANSWERED = "purged_answered", Nature.NOISE, "somebody asked for what is gone"
+    SYNC_SENT = "sync_sent", Nature.CHANGE, "attempts to bring a unicast connection in step again"
+    CONNECTION_REFUSED = "connection_refused", Nature.NOISE, "the bound on peers was reached"
+    CONNECTION_GIVEN_UP = (
+        "connection_given_up",
+        Nature.NOISE,
+        "the peer was silent for the whole give-up time",
+    )
 
 
 Counters = _Tally[Count]

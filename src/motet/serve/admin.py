@@ -1,0 +1,277 @@
+"""The admin face of a member: figures, health, metrics, a live page, and a few operations, over HTTP.
+
+    GET  /            the dashboard            GET  /health    200 when well, else 503, with words
+    GET  /stats       all figures, JSON        GET  /events    the group's picture once per second, server-sent events
+    GET  /metrics     for Prometheus           GET  /picture   the same, once
+    POST /operate/NAME    sync, snapshot, leave, fault; JSON in and out
+
+One thread accepts, one thread serves each connection, and a connection carries one request. Bounds: connections,
+listeners of /events, the time for sending a request, its size. It listens on loopback unless it has a token.
+"""
+
+from __future__ import annotations
+
+import logging
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from http.server import ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from motet.core.identity import Endpoint
+from motet.errors import ConfigError
+from motet.serve.admin_client import parse_endpoint
+from motet.serve.admin_handler import AdminHandler
+from motet.serve.gatherer import Gatherer
+from motet.serve.guard import Guard, host_name, is_loopback, read_token
+from motet.serve.metrics import registry_of
+
+LOG = logging.getLogger("motet.admin")
+LEAST_TOKEN = 8
+CLOSE_S = 2.0  # how long open requests may take to end when the server closes
+BUSY = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"
+    b'{"error":"too many connections to this admin port; close some, or ask again in a moment"}'
+)
+
+
+class Observed(Protocol):
+    """What the driver shows of a member. Both may be called from any thread, and from several at once."""
+
+    def stats(self) -> Mapping[str, Any]: ...
+
+    def operate(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Blocks until done; raises MotetError with a text for people."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AdminConfig:
+    bind: str = "127.0.0.1:0"  # port 0: any free one; see `AdminServer.endpoint`
+    token: str | None = None  # needed to operate; off loopback also to look
+    hosts: tuple[str, ...] = ()  # names under which a reverse proxy shows this server
+    dashboard: bool = True
+    most_connections: int = 64
+    most_listeners: int = 16  # pages that are open; each keeps one connection
+    request_s: float = 5.0  # a client that needs longer to say what it wants is cut off
+    answer_s: float = 10.0  # and one that needs longer to take its answer
+    most_body_bytes: int = 65_536
+    interval_s: float = 1.0  # between two pictures on /events
+
+    def __post_init__(self) -> None:
+        endpoint = parse_endpoint(self.bind)
+        if self.token is not None:
+            _check_token(self.token)
+        elif not is_loopback(endpoint.host):
+            raise ConfigError(
+                f"the admin port would listen on {endpoint.host}, where others can reach it, without a token; give one "
+                "(--admin-token or MOTET_ADMIN_TOKEN), or bind it to 127.0.0.1 and reach it through a proxy or a tunnel"
+            )
+        if not 0 < self.most_listeners < self.most_connections:
+            raise ConfigError(
+                f"most_listeners {self.most_listeners} must be at least 1 and below most_connections "
+                f"({self.most_connections}), so that pages cannot keep operators out"
+            )
+
+
+def _check_token(token: str) -> None:
+    if len(token) < LEAST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
+        raise ConfigError(
+            f"the admin token must be at least {LEAST_TOKEN} printable ASCII characters without spaces; "
+            "make one with: python -c 'import secrets; print(secrets.token_urlsafe(24))'"
+        )
+
+
+class AdminServer:
+    """`start` binds and serves in the background; `close` ends every thread that it started."""
+
+    def __init__(self, observed: Observed, config: AdminConfig | None = None) -> None:
+        self._observed = observed
+        self._config = config or AdminConfig()
+        self._server: HttpServer | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> Self:
+        if self._server is None:
+            self._server = HttpServer(self._observed, self._config)
+            self._thread = threading.Thread(target=self._server.serve, name="motet-admin", daemon=True)
+            self._thread.start()
+        return self
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where it listens, with the port that it really got."""
+        if self._server is None:
+            raise ConfigError("the admin server is not started")
+        host, port = self._server.server_address[:2]
+        return Endpoint(str(host), port)
+
+    @property
+    def url(self) -> str:
+        host, port = self.endpoint
+        return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+
+    def close(self) -> None:
+        """An operation that is running is left to end by itself: it may be the very `leave` that closes us."""
+        server, self._server = self._server, None
+        if server is None or self._thread is None:
+            return
+        server.stop()
+        self._thread.join(CLOSE_S)
+        server.end_connections(CLOSE_S)
+        server.server_close()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class HttpServer(ThreadingHTTPServer):
+    allow_reuse_address = True
+    request_queue_size = 64
+    daemon_threads = True
+    block_on_close = False  # we join ourselves, with a limit
+
+    def __init__(self, observed: Observed, config: AdminConfig) -> None:
+        self.observed = observed
+        self.config = config
+        endpoint = parse_endpoint(config.bind)
+        hosts = frozenset(host_name(host) for host in config.hosts)
+        self.guard = Guard(endpoint.host, config.token, hosts)
+        reading = None if config.token is None else read_token(config.token)
+        self.gatherer = Gatherer(observed.stats, read_token=reading, interval_s=config.interval_s)
+        self.registry = registry_of(observed.stats, lambda stats: self.gatherer.judge(stats).is_well)
+        self.stopping = threading.Event()
+        self.listeners = threading.BoundedSemaphore(config.most_listeners)
+        self._slots = threading.BoundedSemaphore(config.most_connections)
+        self._open: dict[threading.Thread, socket.socket] = {}
+        self._operating: set[threading.Thread] = set()
+        self._open_lock = threading.Lock()
+        self._waker, self._wakes = socket.socketpair()
+        if ":" in endpoint.host:
+            self.address_family = socket.AF_INET6
+        self._bind(endpoint)
+
+    def _bind(self, endpoint: Endpoint) -> None:
+        try:
+            super().__init__((endpoint.host, endpoint.port), AdminHandler)
+        except OSError as error:
+            self._waker.close()
+            self._wakes.close()
+            raise ConfigError(
+                f"the admin port {endpoint} cannot be opened ({error.strerror or error}); choose another, or 0 for any"
+            ) from error
+        self.socket.setblocking(False)
+
+    def server_bind(self) -> None:
+        """Without the look-up of our own host name that the standard library would do: it can take seconds."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
+
+    # The loop
+
+    def serve(self) -> None:
+        """Sleeps until somebody connects or `stop` is called: an idle port costs nothing."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.socket, selectors.EVENT_READ)
+            selector.register(self._wakes, selectors.EVENT_READ)
+            while not self.stopping.is_set():
+                selector.select()
+                if not self.stopping.is_set():
+                    self._accept()
+
+    def _accept(self) -> None:
+        try:
+            connection, address = self.get_request()
+        except BlockingIOError:
+            return
+        except OSError as error:  # out of files, for example: wait, or this loop would spin
+            LOG.warning("the admin port cannot accept: %s", error)
+            self.stopping.wait(0.1)
+            return
+        connection.setblocking(True)
+        self.process_request(connection, address)
+
+    def stop(self) -> None:
+        self.stopping.set()
+        self._waker.send(b"x")
+
+    # Connections
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self._slots.acquire(blocking=False):
+            self._turn_away(request)
+            return
+        thread = threading.Thread(
+            target=self.process_request_thread, args=(request, client_address), name="motet-admin-http", daemon=True
+        )
+        with self._open_lock:
+            self._open[thread] = request
+        try:
+            thread.start()
+        except RuntimeError:  # no more threads in this process
+            self._let_go(thread)
+            self._turn_away(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._let_go(threading.current_thread())
+
+    def _let_go(self, thread: threading.Thread) -> None:
+        with self._open_lock:
+            self._open.pop(thread, None)
+        self._slots.release()
+
+    def _turn_away(self, request: socket.socket) -> None:
+        with suppress(OSError):  # it is not owed an answer
+            request.setblocking(False)
+            request.send(BUSY)
+        self.shutdown_request(request)
+
+    def operate(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        thread = threading.current_thread()
+        with self._open_lock:
+            self._operating.add(thread)
+        try:
+            return self.observed.operate(name, arguments)
+        finally:
+            with self._open_lock:
+                self._operating.discard(thread)
+
+    def end_connections(self, within_s: float) -> None:
+        """Cut whoever is still being served, and wait for the threads; never for one that operates, or for us."""
+        deadline = time.monotonic() + within_s
+        with self._open_lock:
+            spared = {*self._operating, threading.current_thread()}
+            ending = {thread: request for thread, request in self._open.items() if thread not in spared}
+        for request in ending.values():
+            _cut(request)
+        for thread in ending:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+    def server_close(self) -> None:
+        super().server_close()
+        self.gatherer.close()
+        self._waker.close()
+        self._wakes.close()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that goes away is no event; a bug of ours was told by the handler already."""
+        LOG.debug("a connection of %s ended early", client_address, exc_info=True)
+
+
+def _cut(connection: socket.socket) -> None:
+    with suppress(OSError):  # it may be closed already
+        connection.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,66 @@
+"""The operations of the admin face: their names, what each takes, and the faults that the dashboard offers.
+
+Checked before they reach the member, so that the driver sees only known names with arguments of the right kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+MOST_ARGUMENT = 1000  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    name: str
+    argument: str | None  # each takes one text, or none
+    meaning: str
+    example: str
+
+
+OPERATIONS = {
+    operation.name: operation
+    for operation in (
+        Operation("sync", "member", "bring the unicast connection with a member in step again", "sync b"),
+        Operation("snapshot", None, "take one consistent snapshot of the whole group", "snapshot"),
+        Operation("leave", None, "leave the group in good order; the process decides what it does then", "leave"),
+        Operation("fault", "rule", "make a fault on purpose, or end them all with `none`", "fault drop=0.2@b"),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FaultPreset:
+    label: str
+    rule: str  # PEER stands for the member that is chosen on the page
+    needs_peer: bool = False
+
+
+FAULT_PRESETS = (
+    FaultPreset("lose 20 %", "drop=0.2"),
+    FaultPreset("delay 50 ms", "delay=50ms"),
+    FaultPreset("duplicate 10 %", "duplicate=0.1"),
+    FaultPreset("cut off", "cut@PEER", needs_peer=True),
+    FaultPreset("end all faults", "none"),
+)
+
+
+def fault_presets() -> list[dict[str, object]]:
+    return [asdict(preset) for preset in FAULT_PRESETS]
+
+
+def check_arguments(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Raises ValueError that says what is allowed."""
+    operation = OPERATIONS.get(name)
+    if operation is None:
+        raise ValueError(f"there is no operation {name[:50]!r}; there are: {', '.join(OPERATIONS)}")
+    wanted = [operation.argument] if operation.argument else []
+    if sorted(arguments) != wanted:
+        takes = f"takes {operation.argument!r}" if operation.argument else "takes no arguments"
+        raise ValueError(f"operation {name} {takes}, not {sorted(map(str, arguments))[:5]}")
+    for key, value in arguments.items():
+        if not isinstance(value, str) or not 0 < len(value) <= MOST_ARGUMENT:
+            raise ValueError(f"{key} must be a text of 1 to {MOST_ARGUMENT} characters")
+    return dict(arguments)
