@@ -1,0 +1,1 @@
+"""What a member offers to the outside: its log over Arrow Flight."""
