@@ -1,10 +1,10 @@
-"""A log in memory that a test can grow, trim, hold back and break; and an appender that drops repeats as a group does."""
+"""A log in memory that a test can grow, trim and hold back; and an appender that drops repeats as a group does."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -109,8 +109,13 @@ class FailingDoor:
     """A member's way into the group that fails at given calls, before the unit got in or after it."""
 
     def __init__(
-        self, group: FakeGroup, fault: MotetError, *, before: set[int] = frozenset(), after: set[int] = frozenset()
-    ) -> None:  # type: ignore[assignment]
+        self,
+        group: FakeGroup,
+        fault: MotetError,
+        *,
+        before: frozenset[int] = frozenset(),
+        after: frozenset[int] = frozenset(),
+    ) -> None:
         self._group = group
         self._fault = fault
         self._before = before
@@ -143,9 +148,9 @@ def client_of(*services: LogService | str, **options: object) -> Iterator[LogCli
         yield client
 
 
-def wait_for(condition: object, seconds: float = 10.0) -> None:
+def wait_for(condition: Callable[[], bool], seconds: float = 10.0) -> None:
     """Until `condition()` holds; that it comes at all is what a test asserts, not how soon."""
     ends_at = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator]
+    while not condition():
         assert time.monotonic() < ends_at, "it never came"
         time.sleep(0.005)

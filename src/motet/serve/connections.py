@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import socket
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,10 +30,9 @@ def _descriptors() -> Iterator[int]:
 
 
 def _cut(descriptor: int, port: int) -> bool:
-    try:
-        connection = socket.socket(fileno=os.dup(descriptor))
-    except OSError:
-        return False  # not a socket, or closed meanwhile
+    connection = _connection(descriptor)
+    if connection is None:
+        return False
     with connection:
         try:
             if connection.type != socket.SOCK_STREAM or connection.getsockname()[1] != port:
@@ -42,3 +42,15 @@ def _cut(descriptor: int, port: int) -> bool:
         except (OSError, IndexError):
             return False
     return True
+
+
+def _connection(descriptor: int) -> socket.socket | None:
+    """A second handle on the socket, so that closing ours leaves the server's alone; None for anything else."""
+    try:
+        copy = os.dup(descriptor)
+    except OSError:
+        return None  # closed meanwhile
+    if stat.S_ISSOCK(os.fstat(copy).st_mode):
+        return socket.socket(fileno=copy)
+    os.close(copy)
+    return None

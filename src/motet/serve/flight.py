@@ -20,6 +20,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 
+from motet.core.identity import Endpoint
 from motet.errors import (
     ConfigError,
     LogReadOnlyError,
@@ -41,7 +42,7 @@ from motet.serve.requests import (
 from motet.serve.schema import LOG_SCHEMA
 from motet.serve.source import Appender, LogSource
 from motet.serve.streams import Item, Slots, Stream
-from motet.serve.tokens import Tls, TokenCheck, check_token, parse_endpoint
+from motet.serve.tokens import Tls, TokenCheck, check_token, location_of, parse_endpoint
 from motet.serve.units import rows_of_batch, size_of
 
 ACTIONS = {
@@ -78,12 +79,12 @@ class LogService:
         group: str = "log",
         limits: ServiceLimits | None = None,
     ) -> None:
-        host, port = parse_endpoint(bind)
-        check_token(token, host)
-        self._host = host
+        place = parse_endpoint(bind)
+        check_token(token, place.host)
+        self._host = place.host
         self._limits = limits or ServiceLimits()
         self._desk = _Desk(source, appender, group, self._limits)
-        self._server = _start(self._desk, host, port, token, tls)
+        self._server = _start(self._desk, place, token, tls)
         self._lock = threading.Lock()
         self._is_closed = False
 
@@ -269,15 +270,12 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
             return [json.dumps(self._desk.act(action.type, action.body.to_pybytes())).encode()]
 
 
-def _start(desk: _Desk, host: str, port: int, token: str | None, tls: Tls | None) -> _Server:
-    location = (flight.Location.for_grpc_tls if tls else flight.Location.for_grpc_tcp)(host, port)
+def _start(desk: _Desk, place: Endpoint, token: str | None, tls: Tls | None) -> _Server:
     options: dict[str, Any] = {"middleware": {"token": _Gate(token)} if token else None}
     if tls is not None:
         options["tls_certificates"] = [(tls.cert, tls.key)]
     try:
-        return _Server(desk, location, **options)
+        return _Server(desk, location_of(place, has_tls=tls is not None), **options)
     except pa.ArrowException as error:
         reason = "and that certificate and key belong together" if tls else "and that the address is this machine's"
-        raise ConfigError(
-            f"cannot serve at {host}:{port}; see that nothing else is there, {reason} ({error})"
-        ) from error
+        raise ConfigError(f"cannot serve at {place}; see that nothing else is there, {reason} ({error})") from error

@@ -17,7 +17,7 @@ from motet.errors import LogBrokenError, LogUnavailableError
 from motet.serve.faults import from_flight
 from motet.serve.requests import AppendRequest, OffsetsRequest, ReadRequest, encode
 from motet.serve.schema import LOG_SCHEMA
-from motet.serve.tokens import headers_of, parse_endpoint, read_pem
+from motet.serve.tokens import headers_of, location_of, parse_endpoint, read_pem
 from motet.serve.units import APPEND_SCHEMA, Rows
 from motet.serve.watchdog import Watchdog, Watched
 
@@ -123,10 +123,9 @@ def connector(
     roots = read_pem(tls_roots) if isinstance(tls_roots, str | Path) else tls_roots
 
     def link(endpoint: str) -> LogLink:
-        host, port = parse_endpoint(endpoint)
-        make = flight.Location.for_grpc_tcp if roots is None else flight.Location.for_grpc_tls
+        location = location_of(parse_endpoint(endpoint), has_tls=roots is not None)
         options = {"tls_root_certs": roots, "override_hostname": tls_hostname, "generic_options": _CHANNEL}
-        return LogLink(endpoint, flight.FlightClient(make(host, port), **options), token, watchdog)
+        return LogLink(endpoint, flight.FlightClient(location, **options), token, watchdog)
 
     return link
 
@@ -167,11 +166,14 @@ def _in_step(
 ) -> Iterator[Appended]:
     sent = 0
     for done in range(len(units)):
-        for unit in units[sent : done + AHEAD]:
-            writer.write_batch(unit.batch())
-            sent += 1
-        if sent == len(units):
-            writer.done_writing()
+        try:
+            for unit in units[sent : done + AHEAD]:
+                writer.write_batch(unit.batch())
+                sent += 1
+            if sent == len(units):
+                writer.done_writing()
+        except flight.FlightError:
+            sent = len(units)  # the service ended the call; its answers up to then are still to be had
         if (answer := answers.read()) is None:
             return  # the service ended the call; closing the writer says why
         document = json.loads(answer.to_pybytes())

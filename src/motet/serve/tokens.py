@@ -9,6 +9,8 @@ from hashlib import sha256
 from ipaddress import ip_address
 from pathlib import Path
 
+from pyarrow import flight
+
 from motet.core.identity import Endpoint
 from motet.errors import ConfigError, TokenError
 
@@ -47,6 +49,12 @@ def parse_endpoint(text: str) -> Endpoint:
     if not separator or not host or not port.isdecimal() or int(port) > 0xFFFF:
         raise ConfigError(f"{text!r} is not host:port; write for example 127.0.0.1:7900 or [::1]:7900")
     return Endpoint(host, int(port))
+
+
+def location_of(endpoint: Endpoint, *, has_tls: bool) -> flight.Location:
+    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+    make = flight.Location.for_grpc_tls if has_tls else flight.Location.for_grpc_tcp
+    return make(host, endpoint.port)
 
 
 def is_loopback(host: str) -> bool:
