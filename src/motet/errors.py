@@ -136,3 +136,56 @@ class NotAMemberError(MotetError):
 
 class OperationRefusedError(MotetError):
     """A member could not do what it was asked to over its admin port; the text is its own."""
+
+
+class LogError(MotetError):
+    """The root of what a log service and its client have to say."""
+
+
+class LogPositionError(LogError):
+    """Positions were asked for that are not there; the fields say which are (positions count from 1)."""
+
+    def __init__(self, text: str, *, asked: int = 0, first: int = 0, last: int = 0, stable: int = 0) -> None:
+        super().__init__(text)
+        self.asked = asked
+        self.first = first
+        self.last = last
+        self.stable = stable
+
+
+class LogTrimmedError(LogPositionError):
+    """Retention removed the positions asked for: start at `first`, or read an older copy of the log."""
+
+
+class LogBehindError(LogPositionError):
+    """The positions asked for are not stable at this member yet: wait, or ask a member that is further."""
+
+    retryable = True
+
+
+class LogUnavailableError(LogError):
+    """A member cannot serve now, or none of several could; the text says which were tried, and why each failed."""
+
+    retryable = True
+
+
+class LogBusyError(LogError):
+    """A member serves as many calls as it is allowed to: ask another one, or this one later."""
+
+    retryable = True
+
+
+class LogBrokenError(LogError):
+    """What a member sent is not the log: positions missing, repeated or out of order, or other columns."""
+
+
+class LogRequestError(LogError):
+    """A ticket, action or descriptor that makes no sense; nothing was done."""
+
+
+class LogReadOnlyError(LogError):
+    """The log service was started without an appender, so nothing can be appended through it."""
+
+
+class TokenError(MotetError):
+    """The token is missing or wrong."""
