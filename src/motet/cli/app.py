@@ -10,6 +10,7 @@ from rich.console import Console
 from motet import __version__
 from motet.cli.node import node
 from motet.cli.probe import probe
+from motet.cli.run import run
 from motet.cli.sim import sim
 from motet.errors import MotetError
 
@@ -21,6 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command(name="node")(node)
+app.command(name="run")(run)
 app.command(name="sim")(sim)
 app.command(name="probe")(probe)
 

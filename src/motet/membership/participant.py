@@ -11,7 +11,7 @@ under the promised ballot and with its cut held; views are installed in the orde
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from motet.core.checks import require_between
@@ -109,6 +109,7 @@ class ViewInstalled(Effect):
     view: View
     subviews: tuple[View, ...] = ()  # the views that were merged into it, the one that others follow first
     lacking: tuple[int, ...] = ()  # who does not have the application's state yet
+    position: int = field(default=0, compare=False)  # where the log stands when it begins
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,8 +317,10 @@ class Participant:
         self._forget_the_old_view()
         known = {member.incarnation: member for member in view.members}
         digest = {known[incarnation]: seqno for incarnation, seqno in decision.digest if incarnation in known}
-        begun = self._channel.begin_view(view, digest, self._take_over(decision, before), now)
-        installed = ViewInstalled(view, decision.subviews, decision.lacking)
+        taken_over = self._take_over(decision, before)
+        position = self._channel.position if taken_over is None else taken_over
+        begun = self._channel.begin_view(view, digest, taken_over, now)
+        installed = ViewInstalled(view, decision.subviews, decision.lacking, position)
         return [installed, *effects, *begun, *self._begun(now)]
 
     def _take_over(self, decision: Decision, before: ViewId) -> int | None:
