@@ -73,11 +73,10 @@ def test_a_member_that_fails_in_the_middle_of_a_batch(when: str, call: int) -> N
         group, DOWN, before=calls if when == "before" else frozenset(), after=calls if when == "after" else frozenset()
     )
     payloads = [b"%03d" % number for number in range(100)]
-    with LogService(source, door) as weak, LogService(source, group) as well:
-        with client_of(weak, well) as client:
-            appended = client.append_all(payloads, producer=9, batch_id=0)
-            assert log_of(client) == payloads
-            assert [unit.is_repeat for unit in appended].count(True) == (when == "after")
+    with LogService(source, door) as weak, LogService(source, group) as well, client_of(weak, well) as client:
+        appended = client.append_all(payloads, producer=9, batch_id=0)
+        assert log_of(client) == payloads
+        assert [unit.is_repeat for unit in appended].count(True) == (when == "after")
     assert [sequence for _, sequence in group.units] == list(range(13))
 
 

@@ -1,0 +1,70 @@
+"""A member in a process of its own, for tests: commands come on stdin, answers go to stdout, a JSON object per line.
+
+{"do": "send", "count": 5, "prefix": "x"}   {"do": "fault", "rule": "drop=0.2"}   {"do": "report"}   {"do": "leave"}
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from typing import Any
+
+import motet
+from motet.aio.group import Group
+from motet.config import Config
+
+
+def say(**fields: Any) -> None:
+    sys.stdout.write(json.dumps(fields) + "\n")
+    sys.stdout.flush()
+
+
+class Process:
+    def __init__(self, group: Group) -> None:
+        self.group = group
+        self.log: list[tuple[int, str]] = []
+
+    async def watch(self) -> None:
+        async for event in self.group:
+            if isinstance(event, motet.Message) and event.position is not None:
+                self.log.append((event.position, event.payload.decode()))
+            elif isinstance(event, motet.RolledBack):
+                self.log = [entry for entry in self.log if entry[0] < event.first]
+                say(rolled_back=[event.first, event.last])
+            elif isinstance(event, motet.ViewInstalled):
+                say(view=[member.name for member in event.view.members], primary=event.view.is_primary)
+
+    async def obey(self, command: dict[str, Any]) -> None:
+        match command["do"]:
+            case "send":
+                for number in range(command["count"]):
+                    await self.group.multicast(f"{command['prefix']}{number}".encode())
+                say(sent=command["count"])
+            case "fault":
+                self.group.inject(command["rule"])
+                say(fault=command["rule"])
+            case "report":
+                stats = self.group.stats()
+                say(log=self.log, stats={"log": stats["log"], "memory": stats["memory_bytes"], "cpu": stats["cpu_s"]})
+            case "leave":
+                await self.group.leave()
+
+
+async def main(name: str, bind: str, seeds: list[str], options: dict[str, Any]) -> None:
+    config = Config.load(None, {}, preset="local", **options.pop("config", {}))
+    async with motet.join("test", name=name, bind=bind, seeds=seeds, config=config, wait=False, **options) as group:
+        process = Process(group)
+        say(started=str(group.address.endpoint), services=group.services())
+        watching = asyncio.create_task(process.watch())
+        reader = asyncio.StreamReader(limit=1 << 24)
+        await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+        while (line := await reader.readline()) and not group.is_closed:
+            await process.obey(json.loads(line))
+        await group.leave()
+        await watching
+        say(left=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), json.loads(sys.argv[4])))
