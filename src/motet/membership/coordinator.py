@@ -321,7 +321,10 @@ class Coordinator(Participant):
         return is_waiting and now - (self._frozen_since or 0) >= self._config.in_doubt_ns
 
     def _accuse(self, members: list[Address], now: int) -> list[Effect]:
-        """Go on without them. Where that is not ours to do any more, nobody stays frozen by our ballot."""
+        """Go on without them. Where that is not ours to do any more, nobody stays frozen by our ballot.
+
+        Where we are the only one who is late, there is nobody to go on without: the next ballot tries again.
+        """
         accused = [member for member in members if member != self._local]
         self._accused.update(accused)
         self._frozen_since = now if self.is_frozen else None
@@ -329,14 +332,14 @@ class Coordinator(Participant):
         effects = [Accused(member) for member in accused] + self._reconsider(now)
         if current is None or self._round is not current:
             return effects
-        return effects + self._call_off(current, is_off=not self._is_in_doubt(current))
+        return effects + self._call_off(current, is_off=not self._is_in_doubt(current)) + self._reconsider(now)
 
-    def _repeat_round(self, now: int) -> list[Effect]:
-        """What was not answered is sent again."""
+    def _repeat_round(self, under_way: Round | None, now: int) -> list[Effect]:
+        """What was not answered is sent again; a round that has only just begun has asked everybody already."""
         effects: list[Effect] = []
         if self._push is not None:
             effects += [e for member in self._push.pending for e in self._send(member, self._push.frame)]
-        if (current := self._round) is not None:
+        if (current := self._round) is not None and current is under_way:
             effects += [e for member in current.late for e in self._send(member, self._question(current))]
             effects += self._tell_leader(current)
         if self._round is None:

@@ -128,11 +128,11 @@ class ViewEngine(Coordinator):
     def tick(self, now: int) -> list[Effect]:
         if self._retry_at is None or now < self._retry_at:
             return []
-        self._retry_at = None
+        self._retry_at, under_way = None, self._round
         effects = self._time_out_leading(now) + self._time_out_rounds(now)
         if self._leader is not None:
             effects += self._send_all(self._leader.unanswered())
-        return self._settle(effects + self._repeat_round(now), now)
+        return self._settle(effects + self._repeat_round(under_way, now), now)
 
     def next_deadline(self) -> int | None:
         return self._retry_at
