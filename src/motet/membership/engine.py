@@ -217,6 +217,8 @@ class ViewEngine(Coordinator):
             return "we are in one view already"
         if self.acting_coordinator != self._local:
             return "not the coordinator of this part"
+        if self._surroundings.is_left_alone(leader):
+            return "somebody in this part could not hear you; later"
         is_leading = self._leader is not None and leader != self._local
         return "busy" if self._round or self.is_frozen or is_leading or self._again_at is not None else None
 

@@ -25,6 +25,7 @@ from motet.membership.discovery import Discovery, DnsName, SharedDirectory
 from motet.membership.engine import FRAMES as ENGINE_FRAMES
 from motet.membership.engine import Flushed, MergeFailed, Surroundings, ViewEngine, ViewInstalled
 from motet.membership.primary import PrimaryRecord
+from motet.membership.reports import Reports
 from motet.membership.transfer import StateFailed, StateTransfer
 from motet.wire.frames import (
     AreYouAlive,
@@ -69,7 +70,7 @@ class Membership(Surroundings):
         self._started_at: int | None = None
         self._distrusted: tuple[Address, ...] = ()  # what the engine was last told
         self._elsewhere: dict[Address, int] = {}  # members that speak of another view than ours, since when
-        self._reports: dict[tuple[Address, Address], tuple[int, int]] = {}  # (who, cannot hear whom): first, last told
+        self._reports = Reports(local, config.detector)
         self._report_at: int | None = None
         self._sighted_at: int | None = None  # when we first saw a view that we could merge with
         self._shunned: dict[Address, int] = {}  # coordinators that we leave alone until then
@@ -132,6 +133,7 @@ class Membership(Surroundings):
         return self._settle(effects, now)
 
     def receive(self, source: Address, frame: Frame, now: int) -> list[Effect]:
+        self._now = now
         effects = self._detector.heard(source, now)
         if isinstance(frame, DETECTOR_FRAMES):
             effects += self._on_sign_of_life(source, frame, now)
@@ -206,6 +208,9 @@ class Membership(Surroundings):
         counts_strangers = not self._config.seeds
         return self._has_founders(members) and self._now >= self._quiet_from(counts_strangers=counts_strangers)
 
+    def is_left_alone(self, coordinator: Address) -> bool:
+        return self._reports.is_away(coordinator, self._now)
+
     def _has_founders(self, members: Sequence[Address]) -> bool:
         seeds, here = self._config.seeds, {member.endpoint for member in members}
         is_enough = not seeds or 2 * sum(seed in here for seed in seeds) > len(seeds)
@@ -247,7 +252,7 @@ class Membership(Surroundings):
         is_in_vain = view.members == before and not view.is_primary  # nothing but the attempt to found does that
         self._barren = view.members if is_in_vain else ()
         self._elsewhere.clear()
-        self._reports.clear()
+        self._reports.begin_view(view.members, now)
         self._report_at = self._sighted_at = None
         self._detector.watch(installed.view.members, now, installed.view.id)
         self._discovery.begin(installed.view, now)
@@ -255,8 +260,9 @@ class Membership(Surroundings):
 
     def _review(self, now: int) -> list[Effect]:
         """Tell the engine whom we distrust, if that has changed."""
-        out = {*self._detector.suspects, *self._discovery.replaced, *self._reported(now)}
+        out = {*self._detector.suspects, *self._discovery.replaced}
         out |= {member for member, since in self._elsewhere.items() if now >= since + self._elsewhere_ns}
+        out.update(self._reports.chosen(self.view.members, out, now))
         distrusted = tuple(member for member in self.view.members if member in out and member != self._local)
         if distrusted == self._distrusted:
             return []
@@ -327,21 +333,8 @@ class Membership(Surroundings):
         reporter = named.get(frame.reporter)
         for suspect in (named[incarnation] for incarnation in frame.suspects if incarnation in named):
             if reporter is not None and reporter != suspect:
-                first, _ = self._reports.get((reporter, suspect), (now, now))
-                self._reports[reporter, suspect] = (first, now)
+                self._reports.tell(reporter, suspect, now)
         return []
-
-    def _reported(self, now: int) -> list[Address]:
-        """Of two that cannot hear each other for longer than a crash takes to be noticed, the junior has to go."""
-        detector = self._config.detector
-        grace_ns = detector.suspect_ns + detector.verify_ns + 2 * detector.heartbeat_ns
-        order = {member: index for index, member in enumerate(self.view.members)}
-        lasting = [
-            pair
-            for pair, (first, last) in self._reports.items()
-            if now - first >= grace_ns and now - last <= 3 * detector.heartbeat_ns
-        ]
-        return [max(pair, key=lambda member: order.get(member, 0)) for pair in lasting]
 
     # Merge
 
@@ -349,7 +342,7 @@ class Membership(Surroundings):
         """Views that we could merge with: their coordinators answer, and we have no reason to leave them alone."""
         if not self._engine.is_idle or self._engine.acting_coordinator != self._local or self._distrusted:
             return []
-        found = self._discovery.foreign(now)
+        found = [one for one in self._discovery.foreign(now) if not self._reports.is_away(one.coordinator, now)]
         return [summary for summary in found if now >= self._shunned.get(summary.coordinator, 0)]
 
     def _merge_due(self) -> int | None:

@@ -74,6 +74,10 @@ class Surroundings:
         """Whether we count when the group is founded."""
         return True
 
+    def is_left_alone(self, coordinator: Address) -> bool:
+        """Whether a merge that this one leads is refused for now."""
+        return False
+
     @property
     def need(self) -> StateNeed:
         return StateNeed.UNWANTED
