@@ -169,13 +169,19 @@ class Coordinator(Participant):
     def _record_of(self, current: Round) -> PrimaryRecord:
         return combined(PrimaryRecord(answer.last, answer.attempts) for answer in current.answers.values())
 
+    def _heirs(self, current: Round) -> tuple[int, ...]:
+        """The earlier incarnations that those who go on stand for."""
+        staying = [answer for member, answer in current.answers.items() if member not in current.leavers]
+        return tuple(incarnation for answer in staying for incarnation in answer.past)
+
     def _decide(self, current: Round) -> Decision:
         staying = tuple(member for member in current.participants if member not in current.leavers)
         members = staying or (self._local,)  # where all leave, the coordinator is the last to go
         record = self._record_of(current)
         view_id = self._next_id(max(record.highest_number, self.view.id.number))
         founders = [member for member in members if member in current.answers and current.answers[member].founds]
-        following = View(view_id, members, self.is_primary_with(members, record, current.leavers, founders))
+        may_be = self.is_primary_with(members, record, current.leavers, founders, self._heirs(current))
+        following = View(view_id, members, may_be)
         cut = self._end_of(current)
         ends = {sender: seqno for sender, seqno, _, _ in cut}
         digest = tuple((member.incarnation, ends[member.incarnation]) for member in members)
@@ -191,13 +197,14 @@ class Coordinator(Participant):
         record: PrimaryRecord,
         leavers: Collection[Address],
         founders: Sequence[Address],
+        heirs: Collection[int],
     ) -> bool:
         """Where nobody knows of a view that was installed as primary, the group is still to be founded."""
         if self._config.partitions == "all":
             return True
         if record.last is None and not self._config.static_quorum and not self._surroundings.may_found(founders):
             return False
-        return is_primary(members, [record], leavers, self._config.static_quorum)
+        return is_primary(members, [record], leavers, self._config.static_quorum, set(heirs))
 
     def _on_ready(self, source: Address, frame: Ready, now: int) -> list[Effect]:
         current = self._current(frame.view, frame.ballot)

@@ -248,6 +248,7 @@ class ViewEngine(Coordinator):
             max(answer.position for answer in current.answers.values()),
             record.last,
             record.attempts,
+            self._heirs(current),
         )
 
     def _on_merge_view(self, source: Address, frame: MergeView, now: int) -> list[Effect]:
@@ -308,7 +309,8 @@ class ViewEngine(Coordinator):
     def _agree(self, leader: MergeLeader, now: int) -> list[Effect]:
         if not leader.is_whole():
             return self._cancel_merge(leader.coordinators)
-        is_primary_now = self.is_primary_with(leader.members, leader.record, leader.leavers, leader.founders)
+        counted = (leader.members, leader.record, leader.leavers, leader.founders, leader.heirs)
+        is_primary_now = self.is_primary_with(*counted)
         leader.agree(self._next_id(leader.highest_number), is_primary_now, self._counters)
         self._lead_until = now + self._config.leader_ns
         return self._send_all(leader.unanswered())

@@ -24,7 +24,7 @@ from motet.membership.detector import MOST_UNTOLD, FailureDetector, Suspected, T
 from motet.membership.discovery import Discovery, DnsName, SharedDirectory
 from motet.membership.engine import FRAMES as ENGINE_FRAMES
 from motet.membership.engine import Flushed, MergeFailed, Surroundings, ViewEngine, ViewInstalled
-from motet.membership.primary import PrimaryRecord
+from motet.membership.primary import PrimaryRecord, is_primary
 from motet.membership.reports import Reports
 from motet.membership.transfer import StateFailed, StateTransfer
 from motet.wire.frames import (
@@ -56,6 +56,8 @@ class Membership(Surroundings):
         counters: Counters,
         rng: Random,
         record: PrimaryRecord | None = None,
+        epoch: ViewId = NO_VIEW,
+        past: tuple[int, ...] = (),
     ) -> None:
         alone = View(ViewId(1, local.incarnation), (local,), is_primary=config.engine.partitions == "all")
         self._local = local
@@ -65,7 +67,8 @@ class Membership(Surroundings):
         self._detector = FailureDetector(local, config.detector)
         self._discovery = Discovery(local, config.discovery, rng)
         self._transfer = StateTransfer(local, config.transfer, counters)
-        self._engine = ViewEngine(local, alone, channel, config.engine, counters, record or PrimaryRecord(), self)
+        known = record or PrimaryRecord()
+        self._engine = ViewEngine(local, alone, channel, config.engine, counters, known, self, epoch=epoch, past=past)
         self._now = 0
         self._started_at: int | None = None
         self._distrusted: tuple[Address, ...] = ()  # what the engine was last told
@@ -171,6 +174,16 @@ class Membership(Surroundings):
         return self._engine.record
 
     @property
+    def epoch(self) -> ViewId:
+        """The last primary view whose log and state we share."""
+        return self._engine.epoch
+
+    @property
+    def past(self) -> tuple[int, ...]:
+        """What we were before we restarted with our memory."""
+        return self._engine.past
+
+    @property
     def has_left(self) -> bool:
         return self._engine.has_left
 
@@ -198,7 +211,8 @@ class Membership(Surroundings):
 
     @property
     def founds(self) -> bool:
-        return self._config.founds
+        """Whoever kept its memory knows by itself whether there was a group."""
+        return self._config.founds or bool(self._engine.past)
 
     def may_found(self, members: Sequence[Address]) -> bool:
         """With seeds, a majority of them must be in: two halves of a group that starts cannot both have that.
@@ -214,7 +228,7 @@ class Membership(Surroundings):
     def _has_founders(self, members: Sequence[Address]) -> bool:
         seeds, here = self._config.seeds, {member.endpoint for member in members}
         is_enough = not seeds or 2 * sum(seed in here for seed in seeds) > len(seeds)
-        return self._config.founds and self._started_at is not None and is_enough
+        return self.founds and self._started_at is not None and is_enough
 
     def _quiet_from(self, *, counts_strangers: bool) -> int:
         """When silence will have lasted for found_ns."""
@@ -381,12 +395,20 @@ class Membership(Surroundings):
     def _founding_due(self) -> int | None:
         """When the view that we coordinate may be made primary, though its members stay the same."""
         is_ours = self._engine.is_idle and self._engine.acting_coordinator == self._local
-        is_vain = self.view.is_primary or not self.record.is_empty or self.view.members == self._barren
+        is_vain = self.view.is_primary or self.view.members == self._barren
         if not is_ours or is_vain or self._started_at is None:
             return None
         if quorum := self._config.engine.static_quorum:
             return self._started_at if len(self.view.members) >= quorum else None
+        if self.record.last is not None:
+            return self._started_at if self._is_enough_alone else None
         return self._quiet_from(counts_strangers=True) if self._has_founders(self.view.members) else None
+
+    @property
+    def _is_enough_alone(self) -> bool:
+        """We restarted with our memory, and what it says of the last primary view is no more than us."""
+        past = self._engine.past
+        return self.view.members == (self._local,) and is_primary(self.view.members, [self.record], heirs=past)
 
     def _found(self, now: int) -> list[Effect]:
         due = self._founding_due()
