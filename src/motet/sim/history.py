@@ -65,6 +65,17 @@ class ForgotSender:
 
 
 @dataclass(frozen=True, slots=True)
+class WokeUp:
+    """A process restarted with its memory: `member` goes on with the log of `before`, after `position`."""
+
+    at: int
+    member: Address
+    before: Address
+    position: int = 0
+    last: View | None = None  # the last primary view that it knows of; a leaver may be the only one who was told
+
+
+@dataclass(frozen=True, slots=True)
 class EnteredView:
     """From here on, what `member` does happens in `view`; a merge names the views that it came from."""
 
@@ -74,11 +85,14 @@ class EnteredView:
     subviews: tuple[View, ...]
 
 
+Event = DeliveredBatch | ForgotSender | EnteredView | StableAt | RolledBackAt | WokeUp
+
+
 @dataclass(slots=True)
 class History:
     accepted: dict[Stream, list[bytes]] = field(default_factory=dict)
     failed: dict[Stream, list[tuple[int, int]]] = field(default_factory=dict)  # index ranges, both included
-    events: list[DeliveredBatch | ForgotSender | EnteredView | StableAt | RolledBackAt] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
     counted_in: dict[tuple[Address, Address], int] = field(default_factory=dict)
     # (sender, receiver) -> index of the first message accepted after the sender counted the receiver in
     counted_out: set[tuple[Address, Address]] = field(default_factory=set)
