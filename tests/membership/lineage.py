@@ -9,22 +9,25 @@ and may be cut apart anywhere in between: what is left undone may be done later,
     nobody may install yet                  -> the coordinator may call the attempt off; then nobody ever will
     a new view                              -> its number is above those of all views that any participant knows of
     a newcomer records an attempt           -> and with it the views that the decision had to hold a majority of
-    whoever leaves gracefully               -> takes part like a member, and goes when it hears of the new view
+    whoever leaves gracefully               -> takes part like a member, and goes when it hears of the new view;
+                                               it may come back, with what it remembers or without
+    a process restarts with its memory      -> under a new incarnation; it stands for those that it had before
 
-The judge looks at all views that were ever *formed* (installed by somebody), in the order of their ids.
+The judge looks at all views that were ever *formed* (installed by somebody, or remembered by a leaver as the view that
+followed), in the order of their ids.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from random import Random
 
 from motet.core.identity import Address
 from motet.membership import PrimaryRecord, View, ViewId, is_primary
-from motet.membership.primary import bases
+from motet.membership.primary import bases, named_past
 
 MOST_PROCESSES = 7
 ALL = (1 << MOST_PROCESSES) - 1  # a mask has a bit for each place in a component
@@ -46,6 +49,7 @@ class Change:
     recorders: int
     verdict: Verdict
     hearers: int
+    is_remembered: bool = False  # those who leave come back with their memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,7 @@ class Process:
     view: View | None = None
     highest: int = 0  # the highest number of a view that it heard of
     answered: ViewId | None = None  # the change that it took part in last
+    past: tuple[int, ...] = ()  # its earlier incarnations
 
 
 @dataclass(slots=True, eq=False)
@@ -107,6 +112,7 @@ class Attempt:
     addresses: frozenset[Address]  # theirs, when they took part
     bases: tuple[View, ...]
     known: frozenset[View]  # what any participant knew as its last primary view or as an attempt
+    is_remembered: bool
     recorded: set[Process] = field(default_factory=set)
     is_committed: bool = False
     is_called_off: bool = False
@@ -121,6 +127,7 @@ class World:
 
     def __init__(self, size: int) -> None:
         self._born = 0
+        self._origins: dict[int, int] = {}  # of each incarnation: the first one of the same memory
         self._processes: list[Process] = []
         self._attempts: list[Attempt] = []
         self._is_founded = False
@@ -159,6 +166,9 @@ class World:
     def takes_part(self, leaver: Process) -> bool:
         return True
 
+    def heirs(self, staying: Sequence[Process]) -> set[int]:
+        return {incarnation for process in staying for incarnation in named_past(process.past, process.record)}
+
     def teach(self, newcomer: Process, attempt: Attempt) -> None:
         for base in attempt.bases:
             newcomer.record = newcomer.record.attempted(base)
@@ -194,20 +204,32 @@ class World:
     def _restart(self, process: Process, is_new_life: bool) -> None:
         process.view = process.answered = None
         if is_new_life:
-            process.address = self._next_address(self._processes.index(process))
-            known = _known([process.record])
-            process.highest = max((view.id.number for view in known), default=0)
+            self.live_again(process)
         self.seen["restarted"] += 1
+
+    def live_again(self, process: Process) -> None:
+        """Under a new incarnation, with all that is remembered."""
+        before = process.address.incarnation
+        process.address = self._next_address(self._processes.index(process), before)
+        process.past = (*process.past, before)
+        process.view = process.answered = None
+        process.highest = max((view.id.number for view in _known([process.record])), default=0)
+        self.seen["lives again"] += 1
 
     def _replace(self, process: Process) -> None:
         place = self._processes.index(process)
         self._processes[place] = Process(self._next_address(place))
         self.seen["replaced"] += 1
 
-    def _next_address(self, place: int) -> Address:
+    def _next_address(self, place: int, before: int | None = None) -> Address:
         self._born += 1
         # Incarnations are no order of age: a newcomer may well have the smallest.
-        return Address("ABCDEFG"[place], "127.0.0.1", 7000 + place, (self._born * 7919 % 10007) << 48)
+        incarnation = (self._born * 7919 % 10007) << 48
+        self._origins[incarnation] = incarnation if before is None else self._origins[before]
+        return Address("ABCDEFG"[place], "127.0.0.1", 7000 + place, incarnation)
+
+    def _origins_of(self, addresses: Iterable[Address]) -> set[int]:
+        return {self._origins[address.incarnation] for address in addresses}
 
     # One change
 
@@ -220,7 +242,8 @@ class World:
         members = _ordered(staying, present)
         leavers = [process.address for process in leaving]
         records = [process.record for process in asked]
-        may_be_primary = is_primary(members, records, leavers) and self._may_found(records)
+        heirs = self.heirs(staying)
+        may_be_primary = is_primary(members, records, leavers, heirs=heirs) and self._may_found(records)
         number = self.number(asked, members[0])
         view = View(ViewId(number, members[0].incarnation), members, may_be_primary)
         for process in asked:
@@ -234,9 +257,10 @@ class World:
             frozenset(process.address for process in asked),
             tuple(bases(records)),
             _known(records),
+            change.is_remembered,
         )
         self._attempts.append(attempt)
-        self._count(attempt, leavers)
+        self._count(attempt, leavers, heirs)
         self._record(attempt, change.recorders, coordinator=True)
         self._say(attempt, change.verdict, change.hearers)
 
@@ -274,23 +298,34 @@ class World:
         elif verdict is Verdict.CALL_OFF and self.may_call_off(attempt):
             attempt.is_called_off = True
             for process in _picked(attempt.participants, hearers):
-                process.record = process.record.called_off(attempt.view)
+                if process.address in attempt.addresses:
+                    process.record = process.record.called_off(attempt.view)
             self.seen["called off"] += 1
 
     def _hear_commit(self, process: Process, attempt: Attempt) -> None:
         if process.address not in attempt.addresses or process not in self._processes:
             return  # another life by now, or gone
         if process.address not in attempt.view.members:
-            self._replace(process)
-            self.seen["left"] += 1
+            self._leave(process, attempt)
         elif self.may_install(process, attempt):
             process.view, process.record = attempt.view, process.record.installed(attempt.view)
-            if attempt not in self.formed:
-                self._form(attempt)
+            self._form(attempt)
+
+    def _leave(self, process: Process, attempt: Attempt) -> None:
+        self.seen["left"] += 1
+        if attempt.is_remembered:
+            process.record = process.record.installed(attempt.view)
+            self._form(attempt)  # it is decided, and one who was told so acts on it
+            self.live_again(process)
+            self.seen["left and remembered"] += 1
+        else:
+            self._replace(process)
 
     # The judge
 
     def _form(self, attempt: Attempt) -> None:
+        if attempt in self.formed:
+            return
         self.seen["formed"] += 1
         self.seen["formed late"] += any(later.view.id > attempt.view.id for later in self.formed)
         self.formed = sorted([*self.formed, attempt], key=lambda formed: formed.view.id)
@@ -303,7 +338,7 @@ class World:
                 raise BrokenLineError(f"{story} under a number that is not higher")
             if earlier.view not in later.known:
                 raise BrokenLineError(f"{story} by {_names(later.addresses)}, none of whom knew of it")
-            if later.addresses.isdisjoint(earlier.view.members):
+            if self._origins_of(later.addresses).isdisjoint(self._origins_of(earlier.view.members)):
                 raise BrokenLineError(f"{story} by {_names(later.addresses)}, none of whom was in it")
         self._judge_successors()
 
@@ -314,13 +349,15 @@ class World:
             before = [other.view for other in self.formed if other.view in attempt.known]
             predecessor = max(before, key=lambda view: view.id, default=None)
             other = successors.setdefault(predecessor, attempt.view)
-            if set(other.members).isdisjoint(attempt.view.members):
+            if self._origins_of(other.members).isdisjoint(self._origins_of(attempt.view.members)):
                 raise BrokenLineError(f"{other} and {attempt.view} were both formed after {predecessor}")
 
-    def _count(self, attempt: Attempt, leavers: list[Address]) -> None:
+    def _count(self, attempt: Attempt, leavers: list[Address], heirs: set[int]) -> None:
         """What the histories came across, so that a test can demand that they came across everything."""
         counted = [[member for member in base.members if member not in leavers] for base in attempt.bases]
         halves = [base for base in counted if base and 2 * sum(who in attempt.view for who in base) == len(base)]
+        records = [process.record for process in attempt.participants]
+        self.seen["only by its heirs"] += bool(heirs) and not is_primary(attempt.view.members, records, leavers)
         self.seen["half with the most senior"] += bool(halves)
         self.seen["attempt over an interrupted one"] += len(attempt.bases) > 1
         self.seen["base shrunk by leavers"] += any(leaver in base for base in attempt.bases for leaver in leavers)
@@ -368,15 +405,15 @@ def _draw_step(rng: Random, size: int) -> Step:
         alone = rng.random() < 0.5
         components = tuple(rng.randrange(count + alone) for _ in range(size))
         return Split(components, tuple(_draw_change(rng) for _ in range(count)))
-    if kind < 0.9:
+    if kind < 0.85:
         return Late(rng.choice((0, 0, 0, 1, 1, 2)), _draw_mask(rng), _draw_verdict(rng), _draw_mask(rng))
-    return Restart(rng.randrange(size), rng.random() < 0.3) if kind < 0.95 else Replace(rng.randrange(size))
+    return Restart(rng.randrange(size), rng.random() < 0.7) if kind < 0.96 else Replace(rng.randrange(size))
 
 
 def _draw_change(rng: Random) -> Change:
     leavers = rng.getrandbits(MOST_PROCESSES) & rng.getrandbits(MOST_PROCESSES) if rng.random() < 0.25 else 0
     recorders = ALL if rng.random() < 0.8 else rng.getrandbits(MOST_PROCESSES)
-    return Change(leavers, recorders, _draw_verdict(rng), _draw_mask(rng))
+    return Change(leavers, recorders, _draw_verdict(rng), _draw_mask(rng), rng.random() < 0.5)
 
 
 def _draw_mask(rng: Random) -> int:

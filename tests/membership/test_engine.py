@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
 
+from motet.core.effects import Frame
+from motet.core.identity import Address
 from motet.core.units import MILLISECOND, SECOND
-from motet.wire.frames import Commit
+from motet.core.view import Ballot
+from motet.wire.frames import Commit, Prepare
 from tests.membership.group import Group, Node, check_agreement, check_virtual_synchrony
 
 SIZE = 4
@@ -166,3 +170,34 @@ def test_all_members_leave_at_once_and_none_stays_behind() -> None:
     group.run()
     assert group.alive == []
     assert all(node.engine.has_left for node in group.nodes.values())
+
+
+def test_a_coordinator_that_is_late_itself_tries_again_with_the_next_ballot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seed 1272 of the simulator: there was nobody to go on without, and so nobody went on at all."""
+    group = busy_group()
+    coordinator = group[0].engine
+    group.crash(group[3])
+    with monkeypatch.context() as patch:
+        patch.setattr(coordinator._channel, "is_complete", lambda cut: False)
+        group.run(2 * SECOND)
+        assert [node.engine.view.id.number for node in group.alive] == [1, 1, 1]
+    group.run()
+    check_agreement(group)
+
+
+def test_a_round_that_begins_when_time_is_up_asks_everybody_once() -> None:
+    group = busy_group()
+    group.crash(group[3])
+    group.cuts = {(group[1].address, group[0].address)}
+    asked: Counter[tuple[Address, Ballot]] = Counter()
+    carry = group._carry
+
+    def counting(node: Node, to: Address, frame: Frame) -> None:
+        if isinstance(frame, Prepare) and frame.ballot.round == 2:
+            asked[to, frame.ballot] += 1
+        carry(node, to, frame)
+
+    group._carry = counting  # type: ignore[method-assign]
+    group.run(SECOND)
+    assert asked
+    assert set(asked.values()) == {1}

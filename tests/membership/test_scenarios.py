@@ -523,11 +523,31 @@ class TestSuspicion:
         third = [name for name in "ABCD" if name not in (one, other)]
         assert world[third[0]].view == world[third[1]].view
         changes = len(world[third[0]].entries)
-        world.run(10)
+        world.run(30)
         assert len(world[third[0]].entries) <= changes + 4, "views come and go for ever"
         world.heal()
-        world.settle(limit=8)
+        world.settle(limit=20)
         assert world["C"].view.is_primary
+
+    def test_one_whom_most_others_cannot_hear_has_to_go_though_it_is_their_senior(self) -> None:
+        world = World("ABCD")
+        world.gather(*"ABCD")
+        for other in "CD":
+            world.cut("B", other)
+        world.run_until(lambda: world.is_one_view("ACD"), 8)
+        assert world["A"].history[-2:] == ["ABCD", "ACD"]
+
+    def test_short_suspicions_far_apart_are_not_one_long_one(self) -> None:
+        """B cannot hear C for a second, and some seconds later again. Each time is less than it takes to expel C."""
+        world = World("A")
+        world.gather(*"ABC")
+        for _ in range(3):
+            world.cut("C", "B")
+            world.run_until(lambda: bool(world["B"].member.membership.suspects), 3)
+            world.run(0.8)
+            world.mend("C", "B")
+            world.run(4)
+        assert world["A"].history == ["A", "A", "AB", "ABC"]
 
     def test_a_paused_member_is_expelled_and_comes_back(self) -> None:
         world = World("A")

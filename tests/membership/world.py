@@ -31,7 +31,7 @@ from motet.membership import (
 )
 from motet.multicast import MulticastConfig
 from motet.sim.scheduler import Scheduler
-from motet.stack import Datagram, Delivered, Member, MemberConfig
+from motet.stack import Datagram, Delivered, Member, MemberConfig, Memory
 from motet.wire.codec import Envelope, decode, encode, group_id
 
 GROUP = "world"
@@ -327,14 +327,14 @@ class World:
 
     # Processes
 
-    def start(self, *names: str, config: MemberConfig | None = None) -> None:
+    def start(self, *names: str, config: MemberConfig | None = None, memory: Memory | None = None) -> None:
         """The alphabet of the first start is the order of incarnations; every later life comes after all first ones."""
         for name in names:
             lives = sum(process.name == name for process in self.processes)
             host, port = self.endpoint(name)
             incarnation = (lives + 1) << 56 | (port - FIRST_PORT + 1) << 48 | 1
             address = Address(name, host, port, incarnation)
-            member = Member(address, GROUP, config or self.config, Random(incarnation))
+            member = Member(address, GROUP, config or self.config, Random(incarnation), memory)
             process = Process(self, name, member)
             self.processes.append(process)
             self._living_at[self.endpoint(name)] = process
@@ -348,6 +348,12 @@ class World:
         """At once, at the same endpoint, as a new incarnation."""
         self.crash(name)
         self.start(name, config=config)
+
+    def wake(self, *names: str) -> None:
+        """Those who are gone come back, each with all that it knew."""
+        for name in names:
+            assert not self[name].is_alive
+            self.start(name, memory=self[name].member.memory)
 
     def leave(self, *names: str) -> None:
         for name in names:

@@ -133,6 +133,39 @@ def test_a_slow_application_does_not_delay_the_view() -> None:
     assert group.inbox(B, A) == [b"one"]
 
 
+@pytest.mark.parametrize("is_held", [False, True], ids=["reads", "takes nothing"])
+def test_a_window_that_is_much_smaller_than_the_cut_is_far_gets_there_in_steps(is_held: bool) -> None:
+    """Seed 1272 of the simulator: room was made once per ballot, so each ballot came one frame further."""
+    group = Group(A, B, C, configs={member: MulticastConfig(capacity=c) for member, c in ((A, 8), (B, 8), (C, 1))})
+    group.drop(data_from(A, C))  # type: ignore[arg-type]
+    for message in numbered(1, 8):
+        group.send(A, message)
+    group.run_for(3 * MILLISECOND)
+    group.crash(A)
+    group.heal()
+    if is_held:
+        group.hold(C)
+    cut = flush(group, B, C)
+    assert cut[A].seqno == 8
+    assert group.inbox(C, A) == group.inbox(B, A) == numbered(1, 8)
+
+
+def test_a_repair_by_one_whose_window_had_to_let_go_does_not_say_that_it_was_stable() -> None:
+    group = Group(A, B, C, configs={member: MulticastConfig(capacity=c) for member, c in ((A, 8), (B, 1), (C, 8))})
+    group.drop(data_from(A, C))  # type: ignore[arg-type]
+    for message in numbered(1, 4):
+        group.send(A, message)
+    group.run_for(3 * MILLISECOND)
+    receiver = group[B].receiver(A)
+    assert receiver is not None
+    group.perform(B, group[B].fetch({A: Cut(4, A, 0)}, group.now))
+    group.run_for(SECOND)
+    frame = receiver.frame(4)
+    assert receiver.window.low == 3
+    assert frame is not None
+    assert frame.stable == 0
+
+
 def test_a_flush_that_is_called_off_leaves_the_view_as_it_was() -> None:
     group = Group(A, B)
     freeze(group, A, B)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import cache
 
 import pytest
@@ -11,6 +12,7 @@ from motet.sim.group_plan import (
     AMBUSHED,
     CLUSTER_NS,
     LARGE_GROUP,
+    REMEMBERING,
     GroupFaultKind,
     GroupPlan,
     draw_group_plan,
@@ -131,6 +133,21 @@ def test_some_groups_are_restarted_one_after_the_other() -> None:
         if {fault.who for fault in plan.faults if fault.kind is GroupFaultKind.RESTART} == set(range(len(plan.names)))
     ]
     assert sum(len(plan.names) >= 3 for plan in rolling) >= 5
+
+
+def test_some_processes_restart_with_their_memory_and_some_groups_as_a_whole() -> None:
+    modulus, remainders = REMEMBERING
+    for plan in plans():
+        assert plan.seed % modulus in remainders or not any(fault.keeps_memory for fault in plan.faults)
+    remembering = [plan for plan in plans() if any(fault.keeps_memory for fault in plan.faults)]
+    assert len(remembering) > len(DRAWN) / 5
+    assert sum(not plan.is_memory_lost for plan in remembering) > len(remembering) / 3
+    blackouts = [plan for plan in remembering if _most_at_once(plan) == len(plan.names) > 2]
+    assert len(blackouts) > len(DRAWN) / 10
+
+
+def _most_at_once(plan: GroupPlan) -> int:
+    return max(Counter(fault.at for fault in plan.faults if fault.keeps_memory).values())
 
 
 def test_partitions_have_two_or_three_sides() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from motet.core.effects import Channel
 from motet.core.identity import Address
 from motet.core.units import MILLISECOND
 from motet.core.view import View, ViewId
-from motet.sim.history import DeliveredBatch, EnteredView, History, Stream
+from motet.sim.history import DeliveredBatch, EnteredView, History, Stream, WokeUp
 from motet.sim.views import check_self_delivery, check_views
 
 A = Address("a", "127.0.0.1", 7800, 1 << 48)
@@ -14,6 +16,7 @@ B = Address("b", "127.0.0.1", 7801, 2 << 48)
 C = Address("c", "127.0.0.1", 7802, 3 << 48)
 D = Address("d", "127.0.0.1", 7803, 4 << 48)
 E = Address("e", "127.0.0.1", 7804, 5 << 48)
+A2, B2, A3 = (replace(one, incarnation=life * 10 + one.incarnation) for life, one in ((1, A), (1, B), (2, A)))
 
 
 def view(number: int, *members: Address, primary: bool = False, creator: Address | None = None) -> View:
@@ -55,6 +58,10 @@ class Story:
     def all_got(self, receivers: tuple[Address, ...], sender: Address, *places: int) -> Story:
         for receiver in receivers:
             self.got(receiver, sender, *places)
+        return self
+
+    def woke_up(self, before: Address, member: Address, last: View | None = None) -> Story:
+        self.history.events.append(WokeUp(self._now, member, before, last=last))
         return self
 
     def failed(self, sender: Address, first: int, last: int) -> Story:
@@ -380,3 +387,27 @@ def test_a_static_quorum_counts_members_and_nothing_else() -> None:
     story = Story().entered(primary(2, A, B, C)).entered(primary(5, A, D, E))
     assert story.broken(static_quorum=3) == []
     assert story.entered(primary(6, A, D)).broken(static_quorum=3) == ["one primary"]
+
+
+def test_one_that_restarted_with_its_memory_is_still_the_same_member() -> None:
+    story = Story().entered(primary(2, A, B, C)).entered(primary(3, A2, B2))
+    assert story.broken() == ["one primary"]
+    assert story.woke_up(A, A2).woke_up(B, B2).broken() == []
+
+
+def test_memory_is_handed_on_over_several_lives() -> None:
+    story = Story().entered(primary(2, A, B)).entered(primary(3, A3)).woke_up(A, A2).woke_up(A2, A3)
+    assert story.broken() == []
+
+
+def test_two_lives_of_one_memory_are_one_vote() -> None:
+    story = Story().entered(primary(2, A, B, C)).entered(primary(3, A2, A3)).woke_up(A, A2).woke_up(A2, A3)
+    assert story.broken() == ["one primary"]
+
+
+def test_a_view_that_only_a_leaver_was_told_of_is_a_link_of_the_line() -> None:
+    story = Story().entered(primary(2, B)).entered(primary(4, A, B2)).asked_to_leave(B)
+    assert story.broken() == []
+    assert story.woke_up(B, B2, primary(3, C)).broken() == ["one primary"]
+    told = Story().entered(primary(2, B)).entered(primary(4, A, C)).asked_to_leave(B).woke_up(B, B2, primary(3, A))
+    assert told.broken() == []

@@ -169,13 +169,19 @@ class Coordinator(Participant):
     def _record_of(self, current: Round) -> PrimaryRecord:
         return combined(PrimaryRecord(answer.last, answer.attempts) for answer in current.answers.values())
 
+    def _heirs(self, current: Round) -> tuple[int, ...]:
+        """The earlier incarnations that those who go on stand for."""
+        staying = [answer for member, answer in current.answers.items() if member not in current.leavers]
+        return tuple(incarnation for answer in staying for incarnation in answer.past)
+
     def _decide(self, current: Round) -> Decision:
         staying = tuple(member for member in current.participants if member not in current.leavers)
         members = staying or (self._local,)  # where all leave, the coordinator is the last to go
         record = self._record_of(current)
         view_id = self._next_id(max(record.highest_number, self.view.id.number))
         founders = [member for member in members if member in current.answers and current.answers[member].founds]
-        following = View(view_id, members, self.is_primary_with(members, record, current.leavers, founders))
+        may_be = self.is_primary_with(members, record, current.leavers, founders, self._heirs(current))
+        following = View(view_id, members, may_be)
         cut = self._end_of(current)
         ends = {sender: seqno for sender, seqno, _, _ in cut}
         digest = tuple((member.incarnation, ends[member.incarnation]) for member in members)
@@ -191,13 +197,14 @@ class Coordinator(Participant):
         record: PrimaryRecord,
         leavers: Collection[Address],
         founders: Sequence[Address],
+        heirs: Collection[int],
     ) -> bool:
         """Where nobody knows of a view that was installed as primary, the group is still to be founded."""
         if self._config.partitions == "all":
             return True
         if record.last is None and not self._config.static_quorum and not self._surroundings.may_found(founders):
             return False
-        return is_primary(members, [record], leavers, self._config.static_quorum)
+        return is_primary(members, [record], leavers, self._config.static_quorum, set(heirs))
 
     def _on_ready(self, source: Address, frame: Ready, now: int) -> list[Effect]:
         current = self._current(frame.view, frame.ballot)
@@ -321,7 +328,10 @@ class Coordinator(Participant):
         return is_waiting and now - (self._frozen_since or 0) >= self._config.in_doubt_ns
 
     def _accuse(self, members: list[Address], now: int) -> list[Effect]:
-        """Go on without them. Where that is not ours to do any more, nobody stays frozen by our ballot."""
+        """Go on without them. Where that is not ours to do any more, nobody stays frozen by our ballot.
+
+        Where we are the only one who is late, there is nobody to go on without: the next ballot tries again.
+        """
         accused = [member for member in members if member != self._local]
         self._accused.update(accused)
         self._frozen_since = now if self.is_frozen else None
@@ -329,14 +339,14 @@ class Coordinator(Participant):
         effects = [Accused(member) for member in accused] + self._reconsider(now)
         if current is None or self._round is not current:
             return effects
-        return effects + self._call_off(current, is_off=not self._is_in_doubt(current))
+        return effects + self._call_off(current, is_off=not self._is_in_doubt(current)) + self._reconsider(now)
 
-    def _repeat_round(self, now: int) -> list[Effect]:
-        """What was not answered is sent again."""
+    def _repeat_round(self, under_way: Round | None, now: int) -> list[Effect]:
+        """What was not answered is sent again; a round that has only just begun has asked everybody already."""
         effects: list[Effect] = []
         if self._push is not None:
             effects += [e for member in self._push.pending for e in self._send(member, self._push.frame)]
-        if (current := self._round) is not None:
+        if (current := self._round) is not None and current is under_way:
             effects += [e for member in current.late for e in self._send(member, self._question(current))]
             effects += self._tell_leader(current)
         if self._round is None:

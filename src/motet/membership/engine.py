@@ -128,11 +128,11 @@ class ViewEngine(Coordinator):
     def tick(self, now: int) -> list[Effect]:
         if self._retry_at is None or now < self._retry_at:
             return []
-        self._retry_at = None
+        self._retry_at, under_way = None, self._round
         effects = self._time_out_leading(now) + self._time_out_rounds(now)
         if self._leader is not None:
             effects += self._send_all(self._leader.unanswered())
-        return self._settle(effects + self._repeat_round(now), now)
+        return self._settle(effects + self._repeat_round(under_way, now), now)
 
     def next_deadline(self) -> int | None:
         return self._retry_at
@@ -217,6 +217,8 @@ class ViewEngine(Coordinator):
             return "we are in one view already"
         if self.acting_coordinator != self._local:
             return "not the coordinator of this part"
+        if self._surroundings.is_left_alone(leader):
+            return "somebody in this part could not hear you; later"
         is_leading = self._leader is not None and leader != self._local
         return "busy" if self._round or self.is_frozen or is_leading or self._again_at is not None else None
 
@@ -246,6 +248,7 @@ class ViewEngine(Coordinator):
             max(answer.position for answer in current.answers.values()),
             record.last,
             record.attempts,
+            self._heirs(current),
         )
 
     def _on_merge_view(self, source: Address, frame: MergeView, now: int) -> list[Effect]:
@@ -306,7 +309,8 @@ class ViewEngine(Coordinator):
     def _agree(self, leader: MergeLeader, now: int) -> list[Effect]:
         if not leader.is_whole():
             return self._cancel_merge(leader.coordinators)
-        is_primary_now = self.is_primary_with(leader.members, leader.record, leader.leavers, leader.founders)
+        counted = (leader.members, leader.record, leader.leavers, leader.founders, leader.heirs)
+        is_primary_now = self.is_primary_with(*counted)
         leader.agree(self._next_id(leader.highest_number), is_primary_now, self._counters)
         self._lead_until = now + self._config.leader_ns
         return self._send_all(leader.unanswered())

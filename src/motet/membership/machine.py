@@ -24,7 +24,8 @@ from motet.membership.detector import MOST_UNTOLD, FailureDetector, Suspected, T
 from motet.membership.discovery import Discovery, DnsName, SharedDirectory
 from motet.membership.engine import FRAMES as ENGINE_FRAMES
 from motet.membership.engine import Flushed, MergeFailed, Surroundings, ViewEngine, ViewInstalled
-from motet.membership.primary import PrimaryRecord
+from motet.membership.primary import PrimaryRecord, is_primary
+from motet.membership.reports import Reports
 from motet.membership.transfer import StateFailed, StateTransfer
 from motet.wire.frames import (
     AreYouAlive,
@@ -55,6 +56,8 @@ class Membership(Surroundings):
         counters: Counters,
         rng: Random,
         record: PrimaryRecord | None = None,
+        epoch: ViewId = NO_VIEW,
+        past: tuple[int, ...] = (),
     ) -> None:
         alone = View(ViewId(1, local.incarnation), (local,), is_primary=config.engine.partitions == "all")
         self._local = local
@@ -64,12 +67,13 @@ class Membership(Surroundings):
         self._detector = FailureDetector(local, config.detector)
         self._discovery = Discovery(local, config.discovery, rng)
         self._transfer = StateTransfer(local, config.transfer, counters)
-        self._engine = ViewEngine(local, alone, channel, config.engine, counters, record or PrimaryRecord(), self)
+        known = record or PrimaryRecord()
+        self._engine = ViewEngine(local, alone, channel, config.engine, counters, known, self, epoch=epoch, past=past)
         self._now = 0
         self._started_at: int | None = None
         self._distrusted: tuple[Address, ...] = ()  # what the engine was last told
         self._elsewhere: dict[Address, int] = {}  # members that speak of another view than ours, since when
-        self._reports: dict[tuple[Address, Address], tuple[int, int]] = {}  # (who, cannot hear whom): first, last told
+        self._reports = Reports(local, config.detector)
         self._report_at: int | None = None
         self._sighted_at: int | None = None  # when we first saw a view that we could merge with
         self._shunned: dict[Address, int] = {}  # coordinators that we leave alone until then
@@ -132,6 +136,7 @@ class Membership(Surroundings):
         return self._settle(effects, now)
 
     def receive(self, source: Address, frame: Frame, now: int) -> list[Effect]:
+        self._now = now
         effects = self._detector.heard(source, now)
         if isinstance(frame, DETECTOR_FRAMES):
             effects += self._on_sign_of_life(source, frame, now)
@@ -174,6 +179,16 @@ class Membership(Surroundings):
         return self._engine.record
 
     @property
+    def epoch(self) -> ViewId:
+        """The last primary view whose log and state we share."""
+        return self._engine.epoch
+
+    @property
+    def past(self) -> tuple[int, ...]:
+        """What we were before we restarted with our memory."""
+        return self._engine.past
+
+    @property
     def has_left(self) -> bool:
         return self._engine.has_left
 
@@ -201,7 +216,8 @@ class Membership(Surroundings):
 
     @property
     def founds(self) -> bool:
-        return self._config.founds
+        """Whoever kept its memory knows by itself whether there was a group."""
+        return self._config.founds or bool(self._engine.past)
 
     def may_found(self, members: Sequence[Address]) -> bool:
         """With seeds, a majority of them must be in: two halves of a group that starts cannot both have that.
@@ -211,10 +227,13 @@ class Membership(Surroundings):
         counts_strangers = not self._config.seeds
         return self._has_founders(members) and self._now >= self._quiet_from(counts_strangers=counts_strangers)
 
+    def is_left_alone(self, coordinator: Address) -> bool:
+        return self._reports.is_away(coordinator, self._now)
+
     def _has_founders(self, members: Sequence[Address]) -> bool:
         seeds, here = self._config.seeds, {member.endpoint for member in members}
         is_enough = not seeds or 2 * sum(seed in here for seed in seeds) > len(seeds)
-        return self._config.founds and self._started_at is not None and is_enough
+        return self.founds and self._started_at is not None and is_enough
 
     def _quiet_from(self, *, counts_strangers: bool) -> int:
         """When silence will have lasted for found_ns."""
@@ -252,7 +271,7 @@ class Membership(Surroundings):
         is_in_vain = view.members == before and not view.is_primary  # nothing but the attempt to found does that
         self._barren = view.members if is_in_vain else ()
         self._elsewhere.clear()
-        self._reports.clear()
+        self._reports.begin_view(view.members, now)
         self._report_at = self._sighted_at = None
         self._detector.watch(installed.view.members, now, installed.view.id)
         self._discovery.begin(installed.view, now)
@@ -260,8 +279,9 @@ class Membership(Surroundings):
 
     def _review(self, now: int) -> list[Effect]:
         """Tell the engine whom we distrust, if that has changed."""
-        out = {*self._detector.suspects, *self._discovery.replaced, *self._reported(now)}
+        out = {*self._detector.suspects, *self._discovery.replaced}
         out |= {member for member, since in self._elsewhere.items() if now >= since + self._elsewhere_ns}
+        out.update(self._reports.chosen(self.view.members, out, now))
         distrusted = tuple(member for member in self.view.members if member in out and member != self._local)
         if distrusted == self._distrusted:
             return []
@@ -332,21 +352,8 @@ class Membership(Surroundings):
         reporter = named.get(frame.reporter)
         for suspect in (named[incarnation] for incarnation in frame.suspects if incarnation in named):
             if reporter is not None and reporter != suspect:
-                first, _ = self._reports.get((reporter, suspect), (now, now))
-                self._reports[reporter, suspect] = (first, now)
+                self._reports.tell(reporter, suspect, now)
         return []
-
-    def _reported(self, now: int) -> list[Address]:
-        """Of two that cannot hear each other for longer than a crash takes to be noticed, the junior has to go."""
-        detector = self._config.detector
-        grace_ns = detector.suspect_ns + detector.verify_ns + 2 * detector.heartbeat_ns
-        order = {member: index for index, member in enumerate(self.view.members)}
-        lasting = [
-            pair
-            for pair, (first, last) in self._reports.items()
-            if now - first >= grace_ns and now - last <= 3 * detector.heartbeat_ns
-        ]
-        return [max(pair, key=lambda member: order.get(member, 0)) for pair in lasting]
 
     # Merge
 
@@ -354,7 +361,7 @@ class Membership(Surroundings):
         """Views that we could merge with: their coordinators answer, and we have no reason to leave them alone."""
         if not self._engine.is_idle or self._engine.acting_coordinator != self._local or self._distrusted:
             return []
-        found = self._discovery.foreign(now)
+        found = [one for one in self._discovery.foreign(now) if not self._reports.is_away(one.coordinator, now)]
         return [summary for summary in found if now >= self._shunned.get(summary.coordinator, 0)]
 
     def _merge_due(self) -> int | None:
@@ -393,12 +400,20 @@ class Membership(Surroundings):
     def _founding_due(self) -> int | None:
         """When the view that we coordinate may be made primary, though its members stay the same."""
         is_ours = self._engine.is_idle and self._engine.acting_coordinator == self._local
-        is_vain = self.view.is_primary or not self.record.is_empty or self.view.members == self._barren
+        is_vain = self.view.is_primary or self.view.members == self._barren
         if not is_ours or is_vain or self._started_at is None:
             return None
         if quorum := self._config.engine.static_quorum:
             return self._started_at if len(self.view.members) >= quorum else None
+        if self.record.last is not None:
+            return self._started_at if self._is_enough_alone else None
         return self._quiet_from(counts_strangers=True) if self._has_founders(self.view.members) else None
+
+    @property
+    def _is_enough_alone(self) -> bool:
+        """We restarted with our memory, and what it says of the last primary view is no more than us."""
+        past = self._engine.past
+        return self.view.members == (self._local,) and is_primary(self.view.members, [self.record], heirs=past)
 
     def _found(self, now: int) -> list[Effect]:
         due = self._founding_due()

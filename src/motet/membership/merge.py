@@ -168,6 +168,11 @@ class MergeLeader:
         return combined(PrimaryRecord(response.last, response.attempts) for response in self._responses())
 
     @property
+    def heirs(self) -> tuple[int, ...]:
+        """The earlier incarnations that the members of all parts stand for."""
+        return tuple(incarnation for response in self._responses() for incarnation in response.past)
+
+    @property
     def highest_number(self) -> int:
         return max([self.record.highest_number, *(response.view.id.number for response in self._responses())])
 

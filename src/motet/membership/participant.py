@@ -21,7 +21,7 @@ from motet.core.identity import Address
 from motet.core.units import MILLISECOND, SECOND
 from motet.core.view import NO_BALLOT, NO_VIEW, Ballot, View, ViewId
 from motet.errors import ConfigError, MisuseError
-from motet.membership.primary import PrimaryRecord
+from motet.membership.primary import PrimaryRecord, named_past
 from motet.window.digest import Cut, DigestEntry
 from motet.wire.frames import (
     Abort,
@@ -73,6 +73,10 @@ class Surroundings:
     def founds(self) -> bool:
         """Whether we count when the group is founded."""
         return True
+
+    def is_left_alone(self, coordinator: Address) -> bool:
+        """Whether a merge that this one leads is refused for now."""
+        return False
 
     @property
     def need(self) -> StateNeed:
@@ -141,19 +145,24 @@ class Participant:
         counters: Counters,
         record: PrimaryRecord | None = None,
         surroundings: Surroundings | None = None,
+        *,
+        epoch: ViewId = NO_VIEW,
+        past: tuple[int, ...] = (),
     ) -> None:
         if local not in view:
             raise MisuseError(f"{local} is not in the view that it starts with")
         self.view = view
         self.record = record if record is not None else PrimaryRecord().installed(view)
         self.has_left = False
-        self.epoch = view.id if view.is_primary else NO_VIEW  # the last primary view whose log and state we share
+        self.epoch = max(epoch, view.id) if view.is_primary else epoch  # the last one whose log and state we share
+        self.past = past  # what we were before we restarted with our memory
         self._local = local
         self._channel = channel
         self._config = config
         self._counters = counters
         self._surroundings = surroundings or Surroundings()
-        self._highest_number = max(view.id.number, self.record.highest_number)  # of any view that we made or know
+        known = (view.id.number, self.record.highest_number, epoch.number)
+        self._highest_number = max(known)  # of any view that we made or know
         self._highest_round = 0  # of any ballot that was heard of in this view
         self._promised = NO_BALLOT
         self._frozen_since: int | None = None
@@ -233,7 +242,8 @@ class Participant:
         log = (self.epoch, self._channel.position)
         founds = self._surroundings.founds
         known = (record.last, record.attempts)
-        return Prepared(frame.view, frame.ballot, quads(digest), *known, need, founds, *log, decided)
+        past = named_past(self.past, record)
+        return Prepared(frame.view, frame.ballot, quads(digest), *known, need, founds, *log, decided, past=past)
 
     def _on_cut(self, source: Address, frame: CutTo, now: int) -> list[Effect]:
         if frame.view != self.view.id or frame.ballot != self._promised or not self.is_frozen:
@@ -290,16 +300,20 @@ class Participant:
     def _leave_behind(self, frame: Commit) -> list[Effect]:
         """We wanted to go, and the others did not wait for us: nobody keeps what we lack."""
         self._ended = frame
-        self.has_left = True
-        return self._channel.end_view({}, goes_on=False) + self._go_when_free()
+        return self._channel.end_view({}, goes_on=False) + self._go(frame.decision.following)
 
     def _install(self, frame: Commit, cut: Cuts, now: int) -> list[Effect]:
         effects = self._channel.end_view(cut, goes_on=self._is_followed(frame.decision))
         self._ended = frame
         if self._local in frame.decision.following:
             return effects + self._enter(frame.decision, now)
+        return effects + self._go(frame.decision.following)
+
+    def _go(self, following: View) -> list[Effect]:
+        """What is remembered for the next life: the view without us came after all that we were in."""
         self.has_left = True
-        return effects + self._go_when_free()
+        self.record = self.record.installed(following)
+        return self._go_when_free()
 
     def _go_on_alone(self, now: int) -> list[Effect]:
         """The others ended this view without us: we were cut off, or suspected. Until a merge we are our own view."""

@@ -12,15 +12,20 @@ Why there is one line: whoever forms a primary view W2 after W1 was formed has, 
 That member recorded W1 before W1 could be installed anywhere, so the decision about W2 counts W1 in, W2 holds a
 majority of W1, and a second view with a majority of W1 cannot be formed without a member that knows of W2. For that,
 the number of a new view must be above every view and attempt that any participant knows.
+
+A process that restarts with its memory is the *heir* of its earlier incarnations. It kept their record, and nobody
+else did: so wherever one of them stands in a view that is counted, the heir counts as that member.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from motet.core.identity import Address
 from motet.core.view import View
+
+MOST_RECENT = 4  # incarnations that are named though our record has no view with them: others' records may
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +83,18 @@ def is_primary(
     records: Iterable[PrimaryRecord],
     leavers: Collection[Address] = (),
     static_quorum: int = 0,
+    heirs: Collection[int] = (),
 ) -> bool:
     """Whether a view of `members` may be primary, given what all its participants know.
+
+    `heirs`: the earlier incarnations for which members (not leavers) stand.
 
     Where nobody ever was in a primary view, the group is being founded and the view is primary. A static quorum of n
     replaces the rule by "at least n members", and so protects the founding, too.
     """
     if static_quorum:
         return len(members) >= static_quorum
-    return all(_holds_majority(members, base, leavers) for base in bases(records))
+    return all(_holds_majority(members, base, leavers, heirs) for base in bases(records))
 
 
 def bases(records: Iterable[PrimaryRecord]) -> list[View]:
@@ -95,9 +103,19 @@ def bases(records: Iterable[PrimaryRecord]) -> list[View]:
     return [view for view in (known.last, *known.attempts) if view is not None]
 
 
-def _holds_majority(members: Collection[Address], base: View, leavers: Collection[Address]) -> bool:
+def named_past(past: Sequence[int], record: PrimaryRecord) -> tuple[int, ...]:
+    """Of all that a process once was, oldest first, what matters when majorities are counted."""
+    views = [view for view in (record.last, *record.attempts) if view is not None]
+    known = {member.incarnation for view in views for member in view.members}
+    recent = past[-MOST_RECENT:]
+    return tuple(incarnation for incarnation in past if incarnation in known or incarnation in recent)
+
+
+def _holds_majority(
+    members: Collection[Address], base: View, leavers: Collection[Address], heirs: Collection[int]
+) -> bool:
     counted = [member for member in base.members if member not in leavers]
     if not counted:
         return True
-    present = sum(member in members for member in counted)
-    return 2 * present > len(counted) or (2 * present == len(counted) and counted[0] in members)
+    present = [member in members or member.incarnation in heirs for member in counted]
+    return 2 * sum(present) > len(counted) or (2 * sum(present) == len(counted) and present[0])

@@ -28,6 +28,7 @@ class MulticastReceiver:
         self.window: RingWindow[bytes] = RingWindow(config.capacity, offset)
         self._limit: int | None = None  # during a flush: what lies beyond may belong to the next view
         self._ask = sender  # who repairs the stream: its sender, or during a flush one who holds what it sent
+        self._goal: Cut[Address] | None = None  # during a flush: where we have to get
         self._stable = offset  # all of the view have delivered up to here; a small window may have let go of more
         self.view = 0  # names the view in every frame that we hand on
         self._purged = 0  # the sender told us that it has nothing left up to here
@@ -101,6 +102,7 @@ class MulticastReceiver:
         """Go for the cut: what is stable makes room, and its holder is asked, at once, instead of the sender."""
         self._limit = cut.seqno
         self._ask = cut.holder
+        self._goal = cut
         self._purged = 0
         self._make_room(cut)
         self._gaps.hurry(cut.seqno, now)
@@ -110,7 +112,7 @@ class MulticastReceiver:
         self.window.purge(max(cut.stable, cut.seqno - self.window.capacity))
 
     def thaw(self) -> None:
-        self._limit = None
+        self._limit = self._goal = None
         self._ask = self.sender
 
     def deliver_rest(self, cut: int) -> list[Effect]:
@@ -121,10 +123,16 @@ class MulticastReceiver:
         return effects
 
     def settle(self, now: int, *, is_held: bool) -> list[Effect]:
-        """End of a batch: deliver, ack when enough was delivered or an ack is owed, watch the gaps."""
+        """End of a batch: deliver, ack when enough was delivered or an ack is owed, watch the gaps.
+
+        On the way to a cut we deliver even to an application that takes nothing: the view that follows waits for it,
+        and a small window gets there in several steps.
+        """
         effects: list[Effect] = []
-        if not is_held:
+        if not is_held or self._goal is not None:
             effects += self._deliver()
+        if self._goal is not None:
+            self._make_room(self._goal)
         if self._owes_ack or self._since_ack >= self._config.ack_threshold:
             effects += self._send_ack()
         elif self._since_ack and self._ack_due is None:
@@ -148,7 +156,7 @@ class MulticastReceiver:
 
     def frame(self, seqno: int) -> MulticastData | None:
         body = self.window[seqno]
-        return None if body is None else MulticastData(self.sender.incarnation, seqno, self.window.low, body, self.view)
+        return None if body is None else MulticastData(self.sender.incarnation, seqno, self._stable, body, self.view)
 
     def _deliver(self) -> list[Effect]:
         bodies = self.window.take(self._limit)

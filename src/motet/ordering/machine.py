@@ -82,6 +82,10 @@ class TotalOrder:
         self._announced = 0  # messages that the application knows to have left the backlog
         self._confirmed = -1  # all of this view are known to be so far
 
+    def resume(self, position: int, stable: int) -> None:
+        """Before anything else: our log did not begin with this life."""
+        self.position, self.stable = position, stable
+
     # What the application asks for
 
     def send(self, messages: Sequence[bytes], port: int = Port.APP) -> None:

@@ -20,12 +20,13 @@ HOST = "127.0.0.1"
 FIRST_PORT = 7800
 CLUSTER_NS = 50 * MILLISECOND  # faults so near to one another hit inside one view change
 AMBUSHED = 5  # one seed in so many lies in wait for view changes
+REMEMBERING = (7, (2, 6))  # in seeds with these remainders, restarts may keep their memory
 LARGE_GROUP = 100
 
 
 class GroupFaultKind(Enum):
     CRASH = "crash"
-    RESTART = "restart"  # dies, and comes back at the same port as a new incarnation without memory
+    RESTART = "restart"  # dies, and comes back at the same port as a new incarnation
     LEAVE = "leave"  # gracefully
     REJOIN = "rejoin"  # leaves gracefully and is started again
     PAUSE = "pause"
@@ -59,6 +60,8 @@ _HITS_ONE = (
     GroupFaultKind.CUT,
     GroupFaultKind.REJOIN,
 )
+_COMES_BACK = (GroupFaultKind.RESTART, GroupFaultKind.REJOIN)
+_COMES_BACK_AS = {GroupFaultKind.CRASH: GroupFaultKind.RESTART, GroupFaultKind.LEAVE: GroupFaultKind.REJOIN}
 _LASTS = {
     GroupFaultKind.RESTART: (0, 3 * SECOND),
     GroupFaultKind.REJOIN: (0, 3 * SECOND),
@@ -79,13 +82,14 @@ class GroupFault:
     loss: float = 0.0
     ambush_ns: int | None = None  # waits, from `at` on, for a view change to begin, and strikes so long after that
     hits_first: bool = False  # strikes whoever is the first in the change: as a rule, the coordinator
+    keeps_memory: bool = False  # of one that comes back: with all that it knew, as if from a journal
 
     def __str__(self) -> str:
         sides = f", sides {''.join(map(str, self.sides))}" if self.sides else ""
         loss = f", loss {self.loss:.0%}" if self.loss else ""
         who = "the first" if self.hits_first else self.who
         ambush = f"{format_ns(self.ambush_ns)} into a view change, " if self.ambush_ns is not None else ""
-        lasts = f"for {format_ns(self.lasts_ns)}"
+        lasts = f"for {format_ns(self.lasts_ns)}{', with its memory' if self.keeps_memory else ''}"
         return f"{format_ns(self.at)}: {ambush}{self.kind.value} {who} (other {self.other}, {lasts}{sides}{loss})"
 
 
@@ -124,7 +128,7 @@ class GroupPlan:
     @property
     def is_memory_lost(self) -> bool:
         """Whether somebody who may know of a primary view goes away for good."""
-        return any(fault.kind in ENDS_A_PROCESS for fault in self.faults)
+        return any(fault.kind in ENDS_A_PROCESS and not fault.keeps_memory for fault in self.faults)
 
     def describe(self) -> list[str]:
         detector, engine = self.membership.detector, self.membership.engine
@@ -153,6 +157,8 @@ def draw_group_plan(seed: int) -> GroupPlan:
     faults = _draw_faults(rng, members, duration_ns)
     if seed % AMBUSHED == AMBUSHED - 1:
         faults += _draw_ambushes(Random(f"ambushes {seed}"), members, duration_ns)
+    if seed % REMEMBERING[0] in REMEMBERING[1]:
+        faults = _with_memory(Random(f"memory {seed}"), faults, members, duration_ns)
     duration_ns = max([duration_ns, *(fault.at for fault in faults)])
     config = replace(_draw_channels(rng), membership=_draw_membership(rng, members, seeds))
     return GroupPlan(
@@ -280,6 +286,29 @@ def _draw_ambushes(rng: Random, members: int, duration_ns: int) -> tuple[GroupFa
         fault = _draw_fault(rng, rng.choice(_HITS_ONE), members, at)
         faults.append(replace(fault, ambush_ns=ambush_ns, hits_first=rng.random() < 0.6))
     return tuple(faults)
+
+
+def _with_memory(rng: Random, faults: tuple[GroupFault, ...], members: int, duration_ns: int) -> tuple[GroupFault, ...]:
+    """Restarts from a journal: some; or all, and then nobody is lost for good, and the group must live again."""
+    if rng.random() < 0.4:
+        kept = tuple(replace(fault, keeps_memory=fault.kind in _COMES_BACK and rng.random() < 0.6) for fault in faults)
+    else:
+        kept = tuple(_remembered(fault) for fault in faults)
+    for _ in range(rng.choice([0, 1, 1, 2])):
+        kept += tuple(_blackout(rng, members, rng.randrange(duration_ns)))
+    return kept
+
+
+def _remembered(fault: GroupFault) -> GroupFault:
+    kind = _COMES_BACK_AS.get(fault.kind, fault.kind)
+    return replace(fault, kind=kind, keeps_memory=kind in _COMES_BACK)
+
+
+def _blackout(rng: Random, members: int, at: int) -> Iterator[GroupFault]:
+    """All die at one moment, and come back one by one."""
+    spread_ns = rng.choice([1, 300 * MILLISECOND, 4 * SECOND])
+    for who in range(members):
+        yield GroupFault(at, GroupFaultKind.RESTART, who, lasts_ns=rng.randrange(spread_ns), keeps_memory=True)
 
 
 def _draw_fault(rng: Random, kind: GroupFaultKind, members: int, at: int) -> GroupFault:

@@ -66,6 +66,17 @@ class ForgotSender:
 
 
 @dataclass(frozen=True, slots=True)
+class WokeUp:
+    """A process restarted with its memory: `member` goes on with the log of `before`, after `position`."""
+
+    at: int
+    member: Address
+    before: Address
+    position: int = 0
+    last: View | None = None  # the last primary view that it knows of; a leaver may be the only one who was told
+
+
+@dataclass(frozen=True, slots=True)
 class EnteredView:
     """From here on, what `member` does happens in `view`; a merge names the views that it came from."""
 
@@ -112,6 +123,7 @@ Event = (
     | StartedSnapshot
     | RecordedState
     | EndedSnapshot
+    | WokeUp
 )
 
 

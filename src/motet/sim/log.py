@@ -2,7 +2,7 @@
 
 total order     a position that several processes report as stable, or still hold in the end, is the same message; what
                 was taken back by RolledBack does not count
-no gaps         positions of one process follow one another, except where it was told that its tail is taken back, or
+no gaps         positions of one process, over all lives of its memory, follow one another, except where it was told that its tail is taken back, or
                 came in from outside
 stable          a position that anybody reported as stable is never taken back by that process, nor changed by any
 order           messages of one sender stand in the log in the order in which it sent them, each once, and were sent
@@ -18,7 +18,7 @@ from motet.core.effects import Channel
 from motet.core.identity import Address
 from motet.core.units import format_ns
 from motet.sim.checkers import Violation
-from motet.sim.history import DeliveredBatch, EnteredView, History, RolledBackAt, StableAt, Stream
+from motet.sim.history import DeliveredBatch, EnteredView, History, RolledBackAt, StableAt, Stream, WokeUp
 from motet.sim.views import not_failed
 
 Entry = tuple[Address, bytes]
@@ -51,6 +51,8 @@ class LogChecker:
                     self._roll_back(event)
                 case StableAt():
                     self._stabilise(event)
+                case WokeUp():
+                    self._wake_up(event)
                 case EnteredView():
                     if len(event.subviews) > 1:  # it may come in from another part, and go on elsewhere in the log
                         self._log(event.member).next = None
@@ -62,6 +64,11 @@ class LogChecker:
 
     def _log(self, member: Address) -> _Log:
         return self.logs.setdefault(member, _Log())
+
+    def _wake_up(self, event: WokeUp) -> None:
+        """It goes on with the log that it had; if its own word ends a view, exactly where it stopped."""
+        before = self._log(event.before)
+        self.logs[event.member] = _Log(dict(before.entries), set(), event.position + 1, before.stable)
 
     def _deliver(self, event: DeliveredBatch) -> None:
         log, position = self._log(event.receiver), event.position

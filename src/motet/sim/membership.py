@@ -13,14 +13,14 @@ from motet.sim.channels import Outcome
 from motet.sim.checkers import Violation, violation_of
 from motet.sim.group_host import GroupHost
 from motet.sim.group_plan import GroupFault, GroupFaultKind, GroupPlan, draw_group_plan, draw_large_plan, endpoint_of
-from motet.sim.history import DeliveredBatch, EnteredView, History
+from motet.sim.history import DeliveredBatch, EnteredView, History, WokeUp
 from motet.sim.host import Surroundings
 from motet.sim.network import Link, Network
 from motet.sim.plan import Burst
 from motet.sim.scheduler import Scheduler
 from motet.sim.transcript import Transcript
 from motet.sim.views import check_self_delivery, check_views
-from motet.stack import Member
+from motet.stack import Member, Memory
 from motet.wire.codec import group_id
 
 _Action = Callable[[], None]
@@ -44,6 +44,7 @@ class MembershipWorld:
         self._slots: dict[Endpoint, GroupHost] = {}  # the process that was last started at each endpoint
         self._processes: list[GroupHost] = []  # all that ever lived
         self._due: set[int] = set()  # those who are still to be started
+        self._remembering: set[int] = set()  # those of them who will have their memory
         self._sequence = 0
         self._is_healed = False
         self._ambushes: list[GroupFault] = []  # those that wait for a view change
@@ -65,9 +66,11 @@ class MembershipWorld:
 
     # Processes
 
-    def _plan_start(self, index: int, delay_ns: int) -> None:
+    def _plan_start(self, index: int, delay_ns: int, *, keeps_memory: bool = False) -> None:
         if index not in self._due:
             self._due.add(index)
+            if keeps_memory:
+                self._remembering.add(index)
             self.scheduler.after(delay_ns, lambda: self._start(index))
 
     def _start(self, index: int) -> None:
@@ -79,13 +82,25 @@ class MembershipWorld:
         self._due.remove(index)
         config = self.plan.config_of(index, is_first_life=before is None)
         address = self._address(index, self._rng.getrandbits(64) or 1)
-        host = self._make_host(Member(address, GROUP, config, self._rng))
+        memory = self._memory(index, before, address)
+        host = self._make_host(Member(address, GROUP, config, self._rng, memory))
         self._slots[endpoint] = host
         self._processes.append(host)
         host.begin()
 
     def _make_host(self, member: Member) -> GroupHost:
         return GroupHost(member, self._surroundings, self._rng, self._home, self._watch)
+
+    def _memory(self, index: int, before: GroupHost | None, address: Address) -> Memory | None:
+        """What a journal would have kept of the life before."""
+        if index not in self._remembering or before is None:
+            return None
+        self._remembering.remove(index)
+        memory = before.member.memory
+        woke_up = WokeUp(self.scheduler.now, address, before.address, memory.position, memory.record.last)
+        self.history.events.append(woke_up)
+        self._note(f"{address} remembers {before.address}: at {memory.position} in {memory.epoch}, {memory.record}")
+        return memory
 
     def _address(self, index: int, incarnation: int) -> Address:
         return Address(self.plan.names[index], *endpoint_of(index), incarnation)
@@ -184,7 +199,7 @@ class MembershipWorld:
     def _crash(self, fault: GroupFault, host: GroupHost) -> None:
         if fault.kind is GroupFaultKind.RESTART:
             host.crash()
-            self._plan_start(fault.who, fault.lasts_ns)
+            self._plan_start(fault.who, fault.lasts_ns, keeps_memory=fault.keeps_memory)
         elif len(self._staying) > 1 or host.is_leaving:  # somebody must be left to check
             host.crash()
 
@@ -193,7 +208,7 @@ class MembershipWorld:
             return
         if fault.kind is GroupFaultKind.REJOIN:
             host.leave()
-            self._plan_start(fault.who, fault.lasts_ns)
+            self._plan_start(fault.who, fault.lasts_ns, keeps_memory=fault.keeps_memory)
         elif len(self._staying) > 1:
             host.leave()
 

@@ -5,7 +5,8 @@ virtual synchrony   all who go from V directly to W deliver the same messages in
 integrity, order    a multicast was sent, by a member of the receiver's view, comes once and in order, and without a
                     gap for as long as sender and receiver went through the same views; unicast: sent, once, in order
 one primary         the primary views that anybody installed, by id, are one line: each holds a majority of the one
-                    before (or half of it with its most senior member), those who asked to leave not counted
+                    before (or half of it with its most senior member), those who asked to leave not counted; one
+                    that restarted with its memory is still the same member
 state transfer      a state that was received is one that was supplied for that view, byte by byte
 self delivery       in the end, a process that lives has delivered what it multicast, except what it was told has failed
 
@@ -32,7 +33,7 @@ from motet.core.identity import Address
 from motet.core.units import format_ns
 from motet.core.view import View, ViewId
 from motet.sim.checkers import Violation
-from motet.sim.history import DeliveredBatch, EnteredView, History, Stream
+from motet.sim.history import DeliveredBatch, EnteredView, History, Stream, WokeUp
 
 _Places = dict[bytes, int]  # where each message stands in its stream
 
@@ -70,7 +71,7 @@ def check_views(history: History, *, static_quorum: int = 0, is_one_primary: boo
         *check_states(history),
     ]
     if is_one_primary:
-        violations += check_primary(paths, history.leavers, static_quorum)
+        violations += check_primary(paths, history.leavers, static_quorum, memories_of(history))
     return violations
 
 
@@ -267,9 +268,33 @@ def check_self_delivery(history: History) -> Iterator[Violation]:
 # One primary
 
 
-def check_primary(paths: Paths, leavers: set[Address], static_quorum: int = 0) -> Iterator[Violation]:
-    installed = {stay.view.id: stay.view for stays in paths.values() for stay in stays if stay.view.is_primary}
-    line = [installed[view_id] for view_id in sorted(installed)]
+@dataclass(slots=True)
+class Memories:
+    """Of those who restarted with their memory."""
+
+    origins: dict[Address, Address] = field(default_factory=dict)  # the first life of the same memory
+    views: list[View] = field(default_factory=list)  # primary views that were remembered
+
+    def origin(self, member: Address) -> Address:
+        return self.origins.get(member, member)
+
+
+def memories_of(history: History) -> Memories:
+    memories = Memories()
+    for event in history.events:
+        if isinstance(event, WokeUp):
+            memories.origins[event.member] = memories.origin(event.before)
+            memories.views += [event.last] if event.last is not None else []
+    return memories
+
+
+def check_primary(
+    paths: Paths, leavers: set[Address], static_quorum: int = 0, memories: Memories | None = None
+) -> Iterator[Violation]:
+    memories = memories or Memories()
+    entered = [stay.view for stays in paths.values() for stay in stays if stay.view.is_primary]
+    formed = {view.id: view for view in (*entered, *memories.views)}
+    line = [formed[view_id] for view_id in sorted(formed)]
     if static_quorum:
         small = (view for view in line if len(view.members) < static_quorum)
         yield from (Violation("one primary", f"{view} has fewer than {static_quorum} members") for view in small)
@@ -277,12 +302,13 @@ def check_primary(paths: Paths, leavers: set[Address], static_quorum: int = 0) -
     for earlier, later in pairwise(line):
         if earlier.id.number == later.id.number:
             yield Violation("one primary", f"{earlier} and {later} have the same number")
-        if not _succeeds(later, earlier, leavers):
+        if not _succeeds(later, earlier, leavers, memories):
             yield Violation("one primary", f"{later} does not hold a majority of {earlier}")
 
 
-def _succeeds(later: View, earlier: View, leavers: set[Address]) -> bool:
+def _succeeds(later: View, earlier: View, leavers: set[Address], memories: Memories) -> bool:
     """Whoever asked to leave and is still in the later view was not let go yet, and counts like everybody else."""
-    counted = [member for member in earlier.members if member in later or member not in leavers]
-    present = [member for member in counted if member in later]
+    here = {memories.origin(member) for member in later.members}
+    present = [member for member in earlier.members if memories.origin(member) in here]
+    counted = [member for member in earlier.members if member in present or member not in leavers]
     return 2 * len(present) > len(counted) or (2 * len(present) == len(counted) and present[:1] == counted[:1])

@@ -83,6 +83,8 @@ class Member:
         self.unicast = Unicast(address, config.unicast_sized, self.counters, rng.randrange(SERIAL_MODULUS))
         ordering = config.ordering_sized(config.ordering) if config.ordering is not None else None
         self.channel = GroupChannel(address, config.multicast_sized, ordering, self.counters)
+        if self.channel.ordering is not None:
+            self.channel.ordering.resume(memory.position, memory.stable)
         self.members: tuple[Address, ...] = (address,)
         self._group = group_id(group)
         self._known: dict[int, Address] = {address.incarnation: address}
@@ -94,7 +96,8 @@ class Member:
         self._membership: Membership | None = None
         if config.membership is not None:
             settings = config.membership_sized(config.membership)
-            self._membership = Membership(address, self.channel, settings, self.counters, rng, memory.record)
+            kept = (memory.record, memory.epoch, memory.past)
+            self._membership = Membership(address, self.channel, settings, self.counters, rng, *kept)
 
     # What the application asks for
 
@@ -252,6 +255,14 @@ class Member:
     @property
     def record(self) -> PrimaryRecord:
         return self.membership.record
+
+    @property
+    def memory(self) -> Memory:
+        """What a journal that is always up to date would hand to the next life of this process."""
+        membership, ordering = self.membership, self.channel.ordering
+        position, stable = (ordering.position, ordering.stable) if ordering is not None else (0, 0)
+        past = (*membership.past, self.address.incarnation)
+        return Memory(membership.record, membership.epoch, position, stable, past)
 
     @property
     def is_settled(self) -> bool:

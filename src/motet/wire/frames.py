@@ -169,6 +169,7 @@ class Prepared(Frame):
     epoch: ViewId  # the last primary view that it was in, or whose log and state it took over
     position: int  # how far it has delivered that log
     decided: Decision | None  # it has seen the COMMIT that ended this view so
+    past: tuple[int, ...] = ()  # earlier incarnations whose memory it holds, and for which it stands
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,6 +284,7 @@ class MergeResponse(Frame):
     position: int
     last: View | None
     attempts: tuple[View, ...]
+    past: tuple[int, ...] = ()  # earlier incarnations that those who go on stand for
 
 
 @dataclass(frozen=True, slots=True)
