@@ -340,3 +340,25 @@ def test_a_reader_that_has_seen_enough_causes_no_traceback() -> None:
         assert process.stdout.readline().startswith("seed 1: ")
         process.stdout.close()
         assert "Traceback" not in process.stderr.read()
+
+
+@pytest.mark.parametrize("end", ["jsonl", "arrow", "parquet"])
+def test_a_trace_is_written(motet_command: Shell, tmp_path: Path, end: str) -> None:
+    file = tmp_path / f"trace.{end}"
+    answer = motet_command("sim", "--seed", "3", "--trace", str(file))
+    assert (answer.code, answer.out) == (0, motet_command("sim", "--seed", "3").out)
+    assert file.stat().st_size > 1_000
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--seeds", "0:3", "--trace", "t.jsonl"), "--trace goes with --seed"),
+        (("--seed", "3", "--trace", "t.csv"), "tells no format; allowed ends are .jsonl, .arrow and .parquet"),
+        (("--demo", "--trace", "t.jsonl"), "--demo stands alone"),
+    ],
+)
+def test_a_trace_that_makes_no_sense_is_refused(motet_command: Shell, options: tuple[str, ...], message: str) -> None:
+    answer = motet_command("sim", *options)
+    assert answer.code == 2
+    assert message in answer.err

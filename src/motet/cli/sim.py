@@ -8,6 +8,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,6 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from motet.aio.trace import open_trace
 from motet.errors import ConfigError
 from motet.sim.channels import Outcome
 from motet.sim.runner import SCENARIOS, all_seeds, run_seed, run_seeds
@@ -26,6 +28,8 @@ Examples:
   motet sim --seed 42 --transcript        replay one seed and read what happened
 
   motet sim --seeds 0:1000 --json         a thousand worlds; exit code 1 if any fails
+
+  motet sim --seed 42 --trace 42.jsonl    what its members did, one event per line
 """
 
 
@@ -37,19 +41,25 @@ def sim(
     ] = None,
     scenario: Annotated[str, typer.Option(help="What kind of world to draw.")] = "channels",
     transcript: Annotated[bool, typer.Option("--transcript", help="Print everything that happened.")] = False,
+    trace: Annotated[
+        Path | None,
+        typer.Option(help="Write trace events to FILE.jsonl, .arrow or .parquet; with --seed.", metavar="FILE"),
+    ] = None,
     demo: Annotated[bool, typer.Option("--demo", help="Show the simulator at work, in half a minute.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,
     workers: Annotated[int, typer.Option(help="Processes; 0 means one per core.", min=0)] = 0,
 ) -> None:
     """Run the protocols in a virtual world drawn from a seed: lossy network, crashes, cuts, pauses, slow readers."""
-    if demo and (seed is not None or seeds is not None or as_json or transcript):
+    if demo and (seed is not None or seeds is not None or as_json or transcript or trace is not None):
         raise ConfigError("--demo stands alone; for a seed of your own say --seed S")
     if demo:
         raise typer.Exit(_demo(scenario, _worker_count(workers)))
     if (seed is None) == (seeds is None):
         raise ConfigError("say either --seed S or --seeds FROM:TO (or --demo for a first look)")
     if seed is not None:
-        raise typer.Exit(_one(scenario, seed, transcript, as_json))
+        raise typer.Exit(_one(scenario, seed, transcript, as_json, trace))
+    if trace is not None:
+        raise ConfigError("--trace goes with --seed: the traces of many seeds in one file cannot be told apart")
     if transcript:
         raise ConfigError("--transcript goes with --seed: a transcript of many seeds is nothing a person can read")
     raise typer.Exit(_many(scenario, _parse_range(str(seeds), scenario), _worker_count(workers), as_json))
@@ -71,8 +81,8 @@ def _parse_range(text: str, scenario: str) -> range:
     return range(int(first), int(end))
 
 
-def _one(scenario: str, seed: int, transcript: bool, as_json: bool) -> int:
-    outcome = run_seed(scenario, seed, with_transcript=transcript)
+def _one(scenario: str, seed: int, transcript: bool, as_json: bool, trace: Path | None) -> int:
+    outcome = _traced(scenario, seed, transcript, trace)
     if as_json:
         typer.echo(json.dumps(_as_dict(outcome) | ({"transcript": outcome.transcript} if transcript else {})))
     else:
@@ -86,6 +96,16 @@ def _one(scenario: str, seed: int, transcript: bool, as_json: bool) -> int:
             for violation in outcome.violations:
                 typer.echo(f"  {violation}")
     return 0 if outcome.is_ok else 1
+
+
+def _traced(scenario: str, seed: int, transcript: bool, trace: Path | None) -> Outcome:
+    if trace is None:
+        return run_seed(scenario, seed, with_transcript=transcript)
+    sink = open_trace(trace)
+    try:
+        return run_seed(scenario, seed, with_transcript=transcript, trace=sink.emit)
+    finally:
+        sink.close()
 
 
 def _many(scenario: str, seeds: range, workers: int, as_json: bool) -> int:

@@ -8,6 +8,7 @@ from random import Random
 
 from motet.core.counters import Count
 from motet.core.identity import Address
+from motet.core.trace import Emit
 from motet.core.units import MILLISECOND, SECOND
 from motet.sim.checkers import StreamChecker, Violation, violation_of
 from motet.sim.history import History
@@ -44,13 +45,13 @@ class Outcome:
 
 
 class ChannelsWorld:
-    def __init__(self, plan: Plan, transcript: Transcript | None) -> None:
+    def __init__(self, plan: Plan, transcript: Transcript | None, trace: Emit | None = None) -> None:
         self.plan = plan
         self.history = History(remembers=plan.remembers)
         self.scheduler = Scheduler()
         self.network = Network(self.scheduler, Random(f"network {plan.seed}"), plan.network)
         self._rng = Random(f"hosts {plan.seed}")
-        self._surroundings = Surroundings(self.scheduler, self.network, self.history, transcript, self._find)
+        self._surroundings = Surroundings(self.scheduler, self.network, self.history, transcript, self._find, trace)
         self._slots: list[Host] = []  # the process that runs under each name now
         self._by_address: dict[Address, Host] = {}
         self._sequence = 0
@@ -265,10 +266,10 @@ def _most_frames(config: MemberConfig, processes: int) -> int:
     return unicast + multicast
 
 
-def run_channels(seed: int, *, with_transcript: bool = False) -> Outcome:
+def run_channels(seed: int, *, with_transcript: bool = False, trace: Emit | None = None) -> Outcome:
     plan = draw_plan(seed)
     transcript = Transcript(group_id(GROUP)) if with_transcript else None
-    world = ChannelsWorld(plan, transcript)
+    world = ChannelsWorld(plan, transcript, trace)
     try:
         violations = world.run()
     except Exception as error:  # what led to it is in the transcript

@@ -13,13 +13,15 @@ from random import Random
 
 from motet.core.effects import Channel, Effect, SendFailed
 from motet.core.identity import Address, Endpoint
+from motet.core.trace import Emit
 from motet.core.units import MICROSECOND
 from motet.errors import BacklogFullError
 from motet.sim.history import DeliveredBatch, ForgotSender, History, Stream
-from motet.sim.network import Network
+from motet.sim.network import LOSSES, Network
 from motet.sim.scheduler import Scheduler
 from motet.sim.transcript import Transcript
 from motet.stack import Datagram, Delivered, Member
+from motet.stack.trace import Tracer
 
 SOCKET_BUFFER_DATAGRAMS = 512
 
@@ -33,6 +35,7 @@ class Surroundings:
     history: History
     transcript: Transcript | None
     find: Callable[[Address], Host | None]  # the process that lives at an address, if it still does
+    trace: Emit | None = None  # takes trace events, if anybody wants them
 
 
 class Host:
@@ -51,6 +54,9 @@ class Host:
         self._skew_ns = rng.randrange(0, 10**12)
         self._drift = rng.uniform(-200e-6, 200e-6)  # a bad crystal
         self._stream_base: dict[Address, int] = {}
+        self._tracer = Tracer(member, surroundings.trace) if surroundings.trace is not None else None
+        if self._tracer is not None:
+            self._tracer.started(surroundings.scheduler.now)
 
     @property
     def address(self) -> Address:
@@ -69,31 +75,45 @@ class Host:
         self._inbox.clear()
         self._world.history.dead.add(self.address)
         self.note("crashes")
+        if self._tracer is not None:
+            self._tracer.failed("crashes", self._world.scheduler.now)
 
     def expel(self) -> None:
         """The others no longer count it in; it has not heard of that and goes on, with no promise made to it."""
         self.is_expelled = True
         self._world.history.dead.add(self.address)
-        self.note("is expelled")
+        self._suffer("is expelled")
 
     def pause(self) -> None:
         self.is_paused = True
-        self.note("is paused")
+        self._suffer("is paused")
 
     def resume(self) -> None:
         if self.is_alive and self.is_paused:
             self.is_paused = False
-            self.note("goes on")
+            self._suffer("goes on")
             self._plan_drain()
             self._wake()
             if self._is_release_due:
                 self._is_release_due = False
                 self.release()
 
-    def arrive(self, data: bytes) -> None:
-        if self.is_alive and len(self._inbox) < SOCKET_BUFFER_DATAGRAMS:
+    def arrive(self, data: bytes, source: Address | None = None) -> None:
+        if not self.is_alive:
+            return
+        is_full = len(self._inbox) >= SOCKET_BUFFER_DATAGRAMS
+        if self._tracer is not None:
+            self._trace_arrival(self._tracer, data, source, is_full)
+        if not is_full:
             self._inbox.append(data)
             self._plan_drain()
+
+    def _trace_arrival(self, tracer: Tracer, data: bytes, source: Address | None, is_full: bool) -> None:
+        now = self._world.scheduler.now
+        if is_full:
+            tracer.dropped("socket buffer full", now, source, len(data))
+        else:
+            tracer.received(data, now, source)
 
     # What the application does with it
 
@@ -112,14 +132,14 @@ class Host:
         self._offer(Stream(Channel.UNICAST, self.address, to), messages)
 
     def hold(self) -> None:
-        self.note("takes no deliveries")
+        self._suffer("takes no deliveries")
         self.member.hold()
 
     def release(self) -> None:
         if self.is_paused:
             self._is_release_due = True  # a process that stands still takes nothing
             return
-        self.note("takes deliveries again")
+        self._suffer("takes deliveries again")
         self.do(self.member.release)
 
     def forget_sender(self, sender: Address) -> None:
@@ -132,6 +152,11 @@ class Host:
     def note(self, text: str) -> None:
         if self._world.transcript is not None:
             self._world.transcript.note(self._world.scheduler.now, f"{self.address} {text}")
+
+    def _suffer(self, text: str) -> None:
+        self.note(text)
+        if self._tracer is not None:
+            self._tracer.fault(text, self._world.scheduler.now)
 
     def _offer(self, stream: Stream, messages: list[bytes]) -> None:
         effects = self._accepted(stream, messages)
@@ -164,7 +189,10 @@ class Host:
     def _perform(self, effects: list[Effect]) -> None:
         pending = deque(effects)
         while pending:
-            pending.extend(self._make_real(pending.popleft()))
+            effect = pending.popleft()
+            if self._tracer is not None:
+                self._tracer.performed((effect,), self._world.scheduler.now)
+            pending.extend(self._make_real(effect))
         self.most_held = max(self.most_held, self.member.held_frames)
         self.member._check()
         self._plan_wake()
@@ -194,9 +222,11 @@ class Host:
         def arrive() -> None:
             host = world.find(to)
             if host is not None:
-                host.arrive(data)
+                host.arrive(data, self.address)
 
         fate = world.network.send(self.address, to, len(data), arrive)
+        if self._tracer is not None and fate in LOSSES:
+            self._tracer.dropped(fate, world.scheduler.now, to, len(data))
         if world.transcript is not None:
             world.transcript.datagram(world.scheduler.now, str(self.address), str(to), data, fate)
 

@@ -8,6 +8,7 @@ from random import Random
 
 from motet.core.counters import Count
 from motet.core.identity import Address, Endpoint
+from motet.core.trace import Emit
 from motet.core.units import MILLISECOND, SECOND
 from motet.sim.channels import Outcome
 from motet.sim.checkers import Violation, violation_of
@@ -32,14 +33,14 @@ STEP_NS = 250 * MILLISECOND
 
 
 class MembershipWorld:
-    def __init__(self, plan: GroupPlan, transcript: Transcript | None) -> None:
+    def __init__(self, plan: GroupPlan, transcript: Transcript | None, trace: Emit | None = None) -> None:
         self.plan = plan
         self.history = History()
         self.scheduler = Scheduler()
         self.network = Network(self.scheduler, Random(f"network {plan.seed}"), plan.network)
         self._transcript = transcript
         self._rng = Random(f"hosts {plan.seed}")
-        self._surroundings = Surroundings(self.scheduler, self.network, self.history, transcript, self._find)
+        self._surroundings = Surroundings(self.scheduler, self.network, self.history, transcript, self._find, trace)
         self._vacant = {endpoint_of(index): self._address(index, 1) for index in range(len(plan.names))}
         self._slots: dict[Endpoint, GroupHost] = {}  # the process that was last started at each endpoint
         self._processes: list[GroupHost] = []  # all that ever lived
@@ -332,17 +333,19 @@ class MembershipWorld:
         }
 
 
-def run_membership(seed: int, *, with_transcript: bool = False) -> Outcome:
-    return run_world(MembershipWorld, draw_group_plan(seed), with_transcript)
+def run_membership(seed: int, *, with_transcript: bool = False, trace: Emit | None = None) -> Outcome:
+    return run_world(MembershipWorld, draw_group_plan(seed), with_transcript, trace)
 
 
-def run_membership_100(seed: int, *, with_transcript: bool = False) -> Outcome:
-    return run_world(MembershipWorld, draw_large_plan(seed), with_transcript)
+def run_membership_100(seed: int, *, with_transcript: bool = False, trace: Emit | None = None) -> Outcome:
+    return run_world(MembershipWorld, draw_large_plan(seed), with_transcript, trace)
 
 
-def run_world(kind: type[MembershipWorld], plan: GroupPlan, with_transcript: bool) -> Outcome:
+def run_world(
+    kind: type[MembershipWorld], plan: GroupPlan, with_transcript: bool, trace: Emit | None = None
+) -> Outcome:
     transcript = Transcript(group_id(GROUP)) if with_transcript else None
-    world = kind(plan, transcript)
+    world = kind(plan, transcript, trace)
     try:
         violations = world.run()
     except Exception as error:  # what led to it is in the transcript

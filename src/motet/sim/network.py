@@ -12,6 +12,7 @@ from motet.errors import ConfigError
 from motet.sim.scheduler import Scheduler
 
 JITTERS = ("none", "uniform", "exponential", "heavy")
+LOSSES = ("cut", "lost", "queue full")  # what `send` answers when a datagram does not arrive
 Link = tuple[str, str]  # (from, to), by name: a cable does not know about incarnations
 
 

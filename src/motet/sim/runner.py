@@ -7,6 +7,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import chain
 
+from motet.core.trace import Emit
 from motet.errors import ConfigError
 from motet.sim.channels import Outcome, run_channels
 from motet.sim.checkers import violation_of
@@ -33,12 +34,13 @@ def all_seeds(scenario: str) -> range:
     return range(case_count())
 
 
-def run_seed(scenario: str, seed: int, *, with_transcript: bool = False) -> Outcome:
-    """One seed; an exception inside the simulation is a finding like any other."""
+def run_seed(scenario: str, seed: int, *, with_transcript: bool = False, trace: Emit | None = None) -> Outcome:
+    """One seed; an exception inside the simulation is a finding like any other. `trace` gets what members do."""
     if scenario not in SCENARIOS:
         raise ConfigError(f"there is no scenario {scenario!r}; there are: {', '.join(sorted(SCENARIOS))}")
     try:
-        return SCENARIOS[scenario](seed, with_transcript=with_transcript)
+        watched = {} if trace is None else {"trace": trace}
+        return SCENARIOS[scenario](seed, with_transcript=with_transcript, **watched)
     except ConfigError:  # there is no such seed
         raise
     except Exception as error:  # the seed names the bug

@@ -26,6 +26,7 @@ from random import Random
 from motet.core.counters import Count
 from motet.core.effects import Effect
 from motet.core.identity import Address
+from motet.core.trace import Emit
 from motet.core.units import MILLISECOND, SECOND
 from motet.core.view import NO_VIEW, View
 from motet.errors import ConfigError
@@ -144,13 +145,13 @@ class SteppedHost(GroupHost):
 
 
 class SmallWorld:
-    def __init__(self, rest: Rest, transcript: Transcript | None) -> None:
+    def __init__(self, rest: Rest, transcript: Transcript | None, trace: Emit | None = None) -> None:
         self.scheduler = Scheduler()
         self.scheduler.now = rest.now
         self.history = History()
         self.network = Network(self.scheduler, Random(GROUP), NETWORK)
         self.network.cut(list(rest.cuts))
-        self.surroundings = Surroundings(self.scheduler, self.network, self.history, transcript, self._find)
+        self.surroundings = Surroundings(self.scheduler, self.network, self.history, transcript, self._find, trace)
         self.hosts: dict[str, SteppedHost] = {}
         self.steps = 0
         self._cuts = rest.cuts
@@ -315,10 +316,10 @@ class SmallWorld:
         }
 
 
-def run_small_world(seed: int, *, with_transcript: bool = False) -> Outcome:
+def run_small_world(seed: int, *, with_transcript: bool = False, trace: Emit | None = None) -> Outcome:
     case = case_of(seed)
     transcript = Transcript(group_id(GROUP)) if with_transcript else None
-    world = SmallWorld(at_rest(case.change.parts), transcript)
+    world = SmallWorld(at_rest(case.change.parts), transcript, trace)
     try:
         violations = world.run(case)
     except Exception as error:  # what led to it is in the transcript

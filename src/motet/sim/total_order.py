@@ -8,6 +8,7 @@ from random import Random
 
 from motet.core.effects import Channel
 from motet.core.identity import Address
+from motet.core.trace import Emit
 from motet.core.units import MILLISECOND
 from motet.ordering import OrderingConfig
 from motet.sim.channels import Outcome
@@ -23,8 +24,8 @@ ORDERED_SHARE = 0.6  # of the multicasts
 
 
 class TotalOrderWorld(MembershipWorld):
-    def __init__(self, plan: GroupPlan, transcript: Transcript | None) -> None:
-        super().__init__(plan, transcript)
+    def __init__(self, plan: GroupPlan, transcript: Transcript | None, trace: Emit | None = None) -> None:
+        super().__init__(plan, transcript, trace)
         self._choices = Random(f"choices {plan.seed}")
 
     def run(self) -> list[Violation]:
@@ -93,5 +94,5 @@ def draw_ordered_plan(seed: int) -> GroupPlan:
     return replace(plan, config=replace(plan.config, ordering=ordering))
 
 
-def run_total_order(seed: int, *, with_transcript: bool = False) -> Outcome:
-    return run_world(TotalOrderWorld, draw_ordered_plan(seed), with_transcript)
+def run_total_order(seed: int, *, with_transcript: bool = False, trace: Emit | None = None) -> Outcome:
+    return run_world(TotalOrderWorld, draw_ordered_plan(seed), with_transcript, trace)

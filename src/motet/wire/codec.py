@@ -130,6 +130,11 @@ def group_id(name: str) -> int:
     return crc32(name.encode())
 
 
+def kind_name(datagram: bytes) -> str:
+    """Which frame it carries, by its number alone: for people who look on."""
+    return _NAMES.get(datagram[_KIND_AT], "unknown") if len(datagram) > _KIND_AT else "unknown"
+
+
 @dataclass(frozen=True, slots=True)
 class _Kind:
     """How one kind of frame becomes bytes: its fixed fields, and what follows them."""
@@ -237,6 +242,11 @@ _CONTROL: dict[type[Frame], tuple[int, tuple[Field[Any], ...]]] = {
     Stable: (73, (VIEW_ID, U64)),
 }
 _CONTROL_BY_NUMBER = {number: (kind, schema) for kind, (number, schema) in _CONTROL.items()}
+
+_NAMES = {kind.number: frame.__name__ for frame, kind in _KINDS.items()} | {
+    number: frame.__name__ for number, (frame, _) in _CONTROL_BY_NUMBER.items()
+}
+_KIND_AT = 3
 
 _FLAGGED = _KINDS[UnicastData].number
 _BY_NUMBER: dict[int, _Kind] = {kind.number: kind for kind in _KINDS.values()}

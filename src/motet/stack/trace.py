@@ -1,0 +1,168 @@
+"""Effects as trace events: the one place that knows both, used by the driver and by the simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from motet.core.counters import Count
+from motet.core.effects import Admitted, Effect, SendFailed, Stranded
+from motet.core.identity import Address, Endpoint
+from motet.core.trace import Emit, TraceEvent, TraceKind, trace_name, trace_view
+from motet.membership import (
+    Accused,
+    Left,
+    ProvideState,
+    StateFailed,
+    StateReceived,
+    Suspected,
+    Trusted,
+    ViewInstalled,
+)
+from motet.ordering import RolledBack, StableAdvanced
+from motet.stack.delivery import Delivered
+from motet.stack.member import Announcement, Datagram, Member
+from motet.wire.codec import kind_name
+
+# What a member does without an effect, and only counts.
+COUNTED = {
+    Count.FRAME_RESENT: TraceKind.FRAME_RESENT,
+    Count.MERGE_CANCELLED: TraceKind.MERGE_FAILED,
+    Count.DATAGRAM_REJECTED: TraceKind.DATAGRAM_DROPPED,
+    Count.SOURCE_UNKNOWN: TraceKind.DATAGRAM_DROPPED,
+    Count.NOT_FOR_US: TraceKind.DATAGRAM_DROPPED,
+    Count.FRAME_MISPLACED: TraceKind.DATAGRAM_DROPPED,
+    Count.FRAME_OUTSIDE_WINDOW: TraceKind.DATAGRAM_DROPPED,
+    Count.FRAME_EARLY_DROPPED: TraceKind.DATAGRAM_DROPPED,
+}
+
+
+def events_of(effect: Effect, member: Address, now: int) -> list[TraceEvent]:
+    """What an effect says, as events of `member` at `now`; nothing for what is of no interest to an onlooker."""
+    local, kinds = trace_name(member), TraceKind
+    match effect:
+        case Datagram(to, data):
+            what = kind_name(data)
+            return [TraceEvent(now, local, kinds.DATAGRAM_SENT, _peer(one), size=len(data), detail=what) for one in to]
+        case Announcement(to, data):
+            group = f"{to.host}:{to.port}"
+            return [TraceEvent(now, local, kinds.DATAGRAM_SENT, group, size=len(data), detail=kind_name(data))]
+        case Delivered():
+            return _delivered(effect, local, now)
+        case ViewInstalled():
+            return _installed(effect, local, now)
+        case _:
+            event = _told(effect, local, now)
+            return [] if event is None else [event]
+
+
+def _delivered(effect: Delivered, local: str, now: int) -> list[TraceEvent]:
+    if not effect.messages:  # a fragment that ends no message
+        return []
+    sender, channel = trace_name(effect.sender), effect.channel.value
+    size, count = sum(map(len, effect.messages)), len(effect.messages)
+    event = TraceEvent(
+        now, local, TraceKind.DELIVERED, sender, channel, position=effect.position, count=count, size=size
+    )
+    return [event]
+
+
+def _installed(effect: ViewInstalled, local: str, now: int) -> list[TraceEvent]:
+    view, name = effect.view, trace_view(effect.view.id)
+    members = ", ".join(map(trace_name, view.members))
+    detail = f"{'primary' if view.is_primary else 'not primary'}: {members}"
+    coordinator, count = trace_name(view.coordinator), len(view.members)
+    events = [
+        TraceEvent(now, local, TraceKind.VIEW_INSTALLED, coordinator, view=name, count=count, detail=detail),
+    ]
+    if len(effect.subviews) > 1:
+        parts = ", ".join(trace_view(part.id) for part in effect.subviews)
+        events.append(TraceEvent(now, local, TraceKind.MERGED, view=name, count=len(effect.subviews), detail=parts))
+    return events
+
+
+def _told(effect: Effect, local: str, now: int) -> TraceEvent | None:
+    kinds = TraceKind
+    match effect:
+        case Admitted(channel, to, through):
+            return TraceEvent(now, local, kinds.ADMITTED, _peer(to), channel.value, count=through)
+        case SendFailed(channel, to, first, last, error):
+            whom, why = _peer(to), f"{type(error).__name__}: {error}"
+            return TraceEvent(now, local, kinds.SEND_FAILED, whom, channel.value, position=first, last=last, detail=why)
+        case Stranded(sender, purged):
+            return TraceEvent(now, local, kinds.STRANDED, trace_name(sender), last=purged)
+        case StableAdvanced(position):
+            return TraceEvent(now, local, kinds.STABLE, position=position)
+        case RolledBack(first, last):
+            return TraceEvent(now, local, kinds.ROLLED_BACK, position=first, last=last)
+        case Suspected(peer):
+            return TraceEvent(now, local, kinds.SUSPECTED, trace_name(peer))
+        case Trusted(peer):
+            return TraceEvent(now, local, kinds.TRUSTED, trace_name(peer))
+        case Accused(peer):
+            return TraceEvent(now, local, kinds.ACCUSED, trace_name(peer))
+        case Left():
+            return TraceEvent(now, local, kinds.LEFT)
+        case ProvideState(view):
+            return TraceEvent(now, local, kinds.STATE_ASKED, view=trace_view(view))
+        case StateReceived(view, data, is_first, is_last):
+            piece = " ".join(word for word, holds in (("first", is_first), ("last", is_last)) if holds) or None
+            return TraceEvent(now, local, kinds.STATE_RECEIVED, view=trace_view(view), size=len(data), detail=piece)
+        case StateFailed(view, reason):
+            return TraceEvent(now, local, kinds.STATE_FAILED, view=trace_view(view), detail=reason)
+    return None
+
+
+def _peer(to: Address | Endpoint | None) -> str | None:
+    return trace_name(to) if isinstance(to, Address) else None if to is None else str(to)
+
+
+class Tracer:
+    """Turns what goes into and comes out of one member into events. Whoever wants no trace has no Tracer."""
+
+    def __init__(self, member: Member, emit: Emit) -> None:
+        self._member = member
+        self._local = trace_name(member.address)
+        self._emit = emit
+        self._counted = dict.fromkeys(COUNTED, 0)
+
+    def started(self, now: int) -> None:
+        self._tell(TraceKind.STARTED, now, detail=str(self._member.address.endpoint))
+
+    def failed(self, why: str, now: int) -> None:
+        self._tell(TraceKind.FAILED, now, detail=why)
+
+    def fault(self, what: str, now: int) -> None:
+        self._tell(TraceKind.FAULT, now, detail=what)
+
+    def snapshot(self, what: str, now: int) -> None:
+        self._tell(TraceKind.SNAPSHOT, now, detail=what)
+
+    def performed(self, effects: Iterable[Effect], now: int) -> None:
+        """What a member answered to one input; what it did without an effect shows in its counters."""
+        for effect in effects:
+            for event in events_of(effect, self._member.address, now):
+                self._emit(event)
+        self._told_by_counters(now)
+
+    def received(self, data: bytes, now: int, source: Address | Endpoint | None = None) -> None:
+        """A plain datagram, before the member sees it."""
+        event = TraceEvent(
+            now, self._local, TraceKind.DATAGRAM_RECEIVED, _peer(source), size=len(data), detail=kind_name(data)
+        )
+        self._emit(event)
+
+    def dropped(self, why: str, now: int, peer: Address | Endpoint | None = None, size: int | None = None) -> None:
+        self._emit(
+            TraceEvent(now, self._local, TraceKind.DATAGRAM_DROPPED, _peer(peer), count=1, size=size, detail=why)
+        )
+
+    def _told_by_counters(self, now: int) -> None:
+        counters = self._member.counters
+        for count, before in self._counted.items():
+            grown = counters[count] - before
+            if grown:
+                self._counted[count] += grown
+                self._tell(COUNTED[count], now, count=grown, detail=count.value)
+
+    def _tell(self, kind: TraceKind, now: int, *, count: int | None = None, detail: str | None = None) -> None:
+        self._emit(TraceEvent(now, self._local, kind, count=count, detail=detail))
