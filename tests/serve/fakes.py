@@ -36,7 +36,7 @@ def stats_of(
         "member": member_of(name),
         "name": name,
         "incarnation": "00000000deadbeef",
-        "endpoint": "127.0.0.1:7800",
+        "endpoint": f"127.0.0.1:{7800 + NAMES.index(name) if name in NAMES else 7800}",
         "uptime_s": 321.5,
         "version": "0.1.0",
         "view": {
@@ -96,12 +96,18 @@ class FakeMember:
         self.figures = figures or stats_of()
         self.operated: list[tuple[str, dict[str, Any]]] = []
         self.is_broken = False
+        self.grows: dict[str, int] = {}  # counters, by how much with each look
+        self.moves = 0  # positions of the log, with each look
         self._lock = threading.Lock()
 
     def stats(self) -> Mapping[str, Any]:
         with self._lock:
             if self.is_broken:
                 raise ZeroDivisionError("a planted bug")
+            for name, more in self.grows.items():
+                self.figures["counters"][name] += more
+            for name in ("position", "stable") if self.moves else ():
+                self.figures["log"][name] += self.moves
             return copy.deepcopy(self.figures)
 
     def change(self, **sections: Mapping[str, Any] | list[Any] | str | float) -> None:

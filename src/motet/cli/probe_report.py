@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from motet.core.counters import Count
-from motet.serve.health import window_fill
+from motet.serve.health import percent, window_fill
 from motet.serve.picture import is_coordinator
 from motet.serve.reading import Stats, counters, items, maybe, number, rows, text, texts, truth, whole
 
@@ -151,7 +151,7 @@ def _log(stats: Stats) -> Iterator[tuple[str, str]]:
     yield "being ordered", f"{whole(log, 'holdback'):,} frames held back, {whole(log, 'under_way'):,} own under way"
     used = whole(window, "high") - whole(window, "low")
     waiting = size(number(window, "waiting_bytes"))
-    yield "send window", f"{used} of {whole(window, 'capacity')} frames ({window_fill(stats):.0%}), {waiting} wait"
+    yield "send window", f"{used} of {whole(window, 'capacity')} frames ({percent(window_fill(stats))}), {waiting} wait"
     held = ", application too slow: senders wait" if truth(stats, "queue", "held") else ""
     yield "queue", f"{whole(stats, 'queue', 'messages'):,} messages, {size(number(stats, 'queue', 'bytes'))}{held}"
     rates = stats.get("rates")

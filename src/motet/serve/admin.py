@@ -3,6 +3,7 @@
     GET  /            the dashboard            GET  /health    200 when well, else 503, with words
     GET  /stats       all figures, JSON        GET  /events    the group's picture once per second, server-sent events
     GET  /metrics     for Prometheus           GET  /picture   the same, once
+                                               GET  /history   two minutes of what was seen, for the plots
     POST /operate/NAME    sync, snapshot, leave, fault; JSON in and out
 
 One thread accepts, one thread serves each connection, and a connection carries one request. Bounds: connections,

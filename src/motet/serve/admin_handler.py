@@ -28,7 +28,7 @@ PAGE = {
     "/dashboard.js": ("dashboard.js", "text/javascript; charset=utf-8"),
     "/dashboard.css": ("dashboard.css", "text/css; charset=utf-8"),
 }
-NOTHING_ELSE = "there are /, /stats, /metrics, /health, /picture, /events, and POST /operate/NAME"
+NOTHING_ELSE = "there are /, /stats, /metrics, /health, /picture, /history, /events, and POST /operate/NAME"
 SAFE_HEADERS = {
     # Only files of this server run or are shown, and no page of another site may frame this one.
     "Content-Security-Policy": (
@@ -119,6 +119,7 @@ class AdminHandler(BaseHTTPRequestHandler):
             "/stats": lambda: self._json(HTTPStatus.OK, self.server.observed.stats()),
             "/picture": lambda: self._json(HTTPStatus.OK, self._picture()),
             "/metrics": lambda: self._answer(HTTPStatus.OK, CONTENT_TYPE, exposition(self.server.registry)),
+            "/history": lambda: self._json(HTTPStatus.OK, {"samples": self.server.gatherer.history()}),
             "/events": self._events,
         }
 

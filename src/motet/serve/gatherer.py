@@ -17,13 +17,14 @@ from motet.errors import MotetError
 from motet.serve.admin_client import AdminClient, parse_endpoint
 from motet.serve.health import Growth, Health, Pulse, health
 from motet.serve.picture import Json, Seen, picture
-from motet.serve.reading import Stats, counters, rows, text
+from motet.serve.reading import Stats, counters, maybe, number, rows, text
 
 MOST_ASKED = 32
 WORKERS = 8
 FORGET_S = 300.0
 TREND_S = 10.0  # how far back a rate looks
 MOST_PEER_BYTES = 1 << 20
+HISTORY_S = 120  # what a page that is opened now can still draw, if somebody looked before
 
 
 @dataclass(slots=True)
@@ -54,6 +55,7 @@ class Gatherer:
         self._pool: ThreadPoolExecutor | None = None
         self._made_at = float("-inf")
         self._made: Json = {}
+        self._history: deque[Json] = deque(maxlen=HISTORY_S)
         self._health_lock = threading.Lock()
 
     def health(self) -> tuple[Stats, Health]:
@@ -72,7 +74,11 @@ class Gatherer:
             if time.monotonic() - self._made_at >= self._interval_s * 0.9:
                 self._made = picture(self._look())
                 self._made_at = time.monotonic()
+                self._history.append(_sample(self._made))
             return self._made
+
+    def history(self) -> list[Json]:
+        return list(self._history.copy())  # a copy first: somebody may be adding to it
 
     def close(self) -> None:
         with self._lock:
@@ -143,6 +149,21 @@ class Gatherer:
 
     def _growth(self, member: str, stats: Stats, now: float) -> Growth:
         return _grown(self._trends.setdefault(member, deque()), counters(stats), now)
+
+
+def _sample(made: Json) -> Json:
+    members = {text(row, "member"): _figures(row) for row in rows(made, "members") if "rates" in row}
+    return {"at": made["at"], "members": members}
+
+
+def _figures(row: Stats) -> Json:
+    return {
+        "delivered": number(row, "rates", "delivered_per_s"),
+        "median": maybe(row, "latency", "median_us"),
+        "p99": maybe(row, "latency", "p99_us"),
+        "repairs": number(row, "repair_share"),
+        "holdback": number(row, "holdback"),
+    }
 
 
 def _grown(trend: deque[tuple[float, dict[str, int]]], counts: dict[str, int], now: float) -> Growth:

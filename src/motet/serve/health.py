@@ -186,7 +186,9 @@ def _stalled(stats: Stats, stalled_s: float, is_held: bool) -> Remark:
 
 def _lag_remarks(stats: Stats) -> Iterator[Remark]:
     position = whole(stats, "log", "position")
-    behind = {text(peer, "member"): position - whole(peer, "position") for peer in rows(stats, "peers")}
+    in_view = {text(row, "member") for row in rows(stats, "view", "members")}  # others lag because they are elsewhere
+    peers = {text(peer, "member"): whole(peer, "position") for peer in rows(stats, "peers")}
+    behind = {member: position - theirs for member, theirs in peers.items() if member in in_view}
     late = sorted((lag, name) for name, lag in behind.items() if lag >= FAR_BEHIND)
     if late:
         named = ", ".join(f"{name} by {lag:,}" for lag, name in reversed(late[-3:]))
@@ -200,11 +202,13 @@ def _lag_remarks(stats: Stats) -> Iterator[Remark]:
 def _repair_remarks(growth: Growth) -> Iterator[Remark]:
     share = growth.repair_share
     if share >= MUCH_REPAIR:
-        yield Remark(Level.WATCH, f"{share:.0%} of frames had to be sent again: the network loses a lot.", REMEDY_LOSS)
+        yield Remark(
+            Level.WATCH, f"{percent(share)} of frames had to be sent again: the network loses a lot.", REMEDY_LOSS
+        )
     elif share >= SOME_REPAIR:
         yield Remark(
             Level.NOTE,
-            f"{share:.1%} of frames were sent again. Normal where datagrams are lost; the application loses nothing.",
+            f"{percent(share)} of frames were sent again. Normal where datagrams get lost; the application loses none.",
         )
 
 
@@ -229,6 +233,10 @@ def _fault_remarks(stats: Stats) -> Iterator[Remark]:
             f"Faults are made here on purpose: {', '.join(faults)}. Part of what you see is their doing.",
             "End them with `motet probe HOST:PORT fault none`.",
         )
+
+
+def percent(share: float) -> str:
+    return f"{share * 100:.1f} %" if share < 0.1 else f"{share * 100:.0f} %"
 
 
 def window_fill(stats: Stats) -> float:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 
 from motet.core.counters import Count
-from motet.serve.health import Growth, Health, Level, Remark, health, sorted_by_weight, window_fill
+from motet.serve.health import FAR_BEHIND, Growth, Health, Level, Remark, health, sorted_by_weight, window_fill
 from motet.serve.reading import Stats, counters, items, maybe, number, rows, text, texts, truth, whole
 
 LATELY_S = 60
@@ -84,7 +84,7 @@ def _described(member: str, stats: Stats, seen: Seen) -> Json:
         "view": text(stats, "view", "id"),
         "primary": truth(stats, "view", "primary"),
         "coordinator": is_coordinator(stats, member),
-        "level": health(stats, seen.stalled_s if stats is seen.own else 0.0, growth).level,
+        "level": _level(member, stats, seen),
         "position": whole(stats, "log", "position"),
         "stable": whole(stats, "log", "stable"),
         "holdback": whole(stats, "log", "holdback"),
@@ -99,6 +99,20 @@ def _described(member: str, stats: Stats, seen: Seen) -> Json:
         "uptime_s": number(stats, "uptime_s"),
         "memory_bytes": whole(stats, "memory_bytes"),
     }
+
+
+def _level(member: str, stats: Stats, seen: Seen) -> Level:
+    """That others are behind is told of them, not of the member that is ahead."""
+    stalled_s = seen.stalled_s if stats is seen.own else 0.0
+    level = health(without_peers(stats), stalled_s, seen.growth.get(member)).level
+    is_primary = truth(stats, "view", "primary")
+    ahead = max(whole(other, "log", "position") for other in seen.answers.values())
+    is_late = is_primary and ahead - whole(stats, "log", "position") >= FAR_BEHIND
+    return Level.WATCH if is_late and level is Level.GOOD else level
+
+
+def without_peers(stats: Stats) -> Stats:
+    return {**stats, "peers": ()}
 
 
 def _undescribed(member: str, row: Stats, told: Stats | None, stats: Stats | None) -> Json:
@@ -229,7 +243,7 @@ def _others_remarks(seen: Seen) -> Iterator[Remark]:
     """What is wrong with the others; that they are not primary is said once, by the parts."""
     is_whole = len(parts(seen)) == 1
     for member, stats in sorted(seen.others.items()):
-        for remark in health(stats, 0.0, seen.growth.get(member)).remarks:
+        for remark in health(without_peers(stats), 0.0, seen.growth.get(member)).remarks:
             is_told = remark.level in (Level.GOOD, Level.NOTE) or (remark.level is Level.BAD and not is_whole)
             if not is_told:
                 yield Remark(remark.level, f"{text(stats, 'name') or member}: {remark.text}", remark.advice)
