@@ -73,11 +73,10 @@ def test_a_member_that_fails_in_the_middle_of_a_batch(when: str, call: int) -> N
         group, DOWN, before=calls if when == "before" else frozenset(), after=calls if when == "after" else frozenset()
     )
     payloads = [b"%03d" % number for number in range(100)]
-    with LogService(source, door) as weak, LogService(source, group) as well:
-        with client_of(weak, well) as client:
-            appended = client.append_all(payloads, producer=9, batch_id=0)
-            assert log_of(client) == payloads
-            assert [unit.is_repeat for unit in appended].count(True) == (when == "after")
+    with LogService(source, door) as weak, LogService(source, group) as well, client_of(weak, well) as client:
+        appended = client.append_all(payloads, producer=9, batch_id=0)
+        assert log_of(client) == payloads
+        assert [unit.is_repeat for unit in appended].count(True) == (when == "after")
     assert [sequence for _, sequence in group.units] == list(range(13))
 
 
@@ -126,6 +125,9 @@ def test_the_cut_can_be_pinned() -> None:
 def test_an_error_of_the_appender_keeps_its_kind() -> None:
     source = MemorySource()
     door = FailingDoor(FakeGroup(source), MisuseError("not like this"), before=frozenset({1}))
-    with LogService(source, door) as service, client_of(service) as client:
-        with pytest.raises(MisuseError, match="not like this"):
-            client.append([b"x"], producer=1, sequence=1)
+    with (
+        LogService(source, door) as service,
+        client_of(service) as client,
+        pytest.raises(MisuseError, match="not like this"),
+    ):
+        client.append([b"x"], producer=1, sequence=1)
