@@ -299,7 +299,8 @@ def test_a_client_shared_by_threads() -> None:
 
 
 def test_nonsense_is_refused() -> None:
-    for members in ([], "127.0.0.1:1"):
+    nothing: list[str] = []
+    for members in (nothing, "127.0.0.1:1"):
         with pytest.raises(ConfigError, match="at least one member"):
             LogClient(members)
     with pytest.raises(ConfigError, match="is not host:port"):
