@@ -33,6 +33,7 @@ LEVELS = (  # top to bottom; a room imports itself and whatever stands on a lowe
 DEPTH = {room: depth for depth, rooms in enumerate(LEVELS) for room in rooms}
 
 SPARK_MAY_IMPORT = frozenset({"journal", "serve", ERRORS})  # data, never protocol machines
+SERVE_MAY_IMPORT = frozenset({"journal", "wire", "window", "core", ERRORS})  # the log and the words, never machines
 SPARK_WORKER = PurePosixPath("spark/worker.py")  # the campaign's worker is the one file that runs simulations
 
 SANS_IO = frozenset({"stack", *PROTOCOLS, "wire", "window", "core"})
@@ -100,6 +101,8 @@ def _may_import(file: PurePosixPath, room: str, target: str) -> bool:
         return True
     if room == "spark":
         return target in SPARK_MAY_IMPORT or (target == "sim" and file == SPARK_WORKER)
+    if room == "serve":
+        return target in SERVE_MAY_IMPORT
     return DEPTH[target] > DEPTH[room]
 
 
@@ -162,6 +165,7 @@ def test_every_file_keeps_the_directions() -> None:
         ("core/effects.py", "from motet.errors import MotetError"),
         ("errors.py", "from enum import Enum"),
         ("spark/source.py", "import pyspark\nfrom motet.journal import reader\nfrom motet.serve import client"),
+        ("serve/flight.py", "import threading\nfrom motet.journal import reader\nfrom motet.core import identity"),
         ("spark/worker.py", "from motet.sim import world"),
         ("sim/world.py", "import time, random\nrandom.random()"),
     ],
@@ -192,6 +196,8 @@ def test_allowed(path: str, source: str) -> None:
         ("spark/deep/worker.py", "from motet.sim import world", "'spark' may not import 'sim'"),
         ("spark/worker.py", "from motet.stack import member", "'spark' may not import 'stack'"),
         ("spark/audit.py", "from motet.ordering import queue", "'spark' may not import 'ordering'"),
+        ("serve/flight.py", "from motet.stack import member", "'serve' may not import 'stack'"),
+        ("serve/flight.py", "from motet.membership import machine", "'serve' may not import 'membership'"),
         ("core/time.py", "import numpy as np", "standard library only, not 'numpy'"),
         ("wire/codec.py", "from rich.console import Console", "standard library only, not 'rich'"),
         ("wire/codec.py", "import cryptography", "standard library only, not 'cryptography'"),

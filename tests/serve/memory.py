@@ -10,9 +10,10 @@ from contextlib import contextmanager
 import pyarrow as pa
 
 from motet.errors import MotetError
+from motet.journal.reader import Bounds
+from motet.journal.schema import LOG_SCHEMA
 from motet.serve.client import LogClient
 from motet.serve.flight import LogService
-from motet.serve.schema import LOG_SCHEMA, Bounds
 
 VIEW = "3@00000000000000aa"
 SENDER = "ann#00000000000000aa"

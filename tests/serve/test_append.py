@@ -125,6 +125,9 @@ def test_the_cut_can_be_pinned() -> None:
 def test_an_error_of_the_appender_keeps_its_kind() -> None:
     source = MemorySource()
     door = FailingDoor(FakeGroup(source), MisuseError("not like this"), before=frozenset({1}))
-    with LogService(source, door) as service, client_of(service) as client:
-        with pytest.raises(MisuseError, match="not like this"):
-            client.append([b"x"], producer=1, sequence=1)
+    with (
+        LogService(source, door) as service,
+        client_of(service) as client,
+        pytest.raises(MisuseError, match="not like this"),
+    ):
+        client.append([b"x"], producer=1, sequence=1)

@@ -130,9 +130,12 @@ def test_a_member_that_is_down_is_avoided_and_a_dead_group_says_why(nobody: str)
 
 
 def test_what_one_member_has_trimmed_another_may_have() -> None:
-    with LogService(MemorySource(50, first=30)) as short, LogService(MemorySource(50)) as long:
-        with client_of(short, long) as client:
-            assert positions_of(list(client.read(10, 50))) == list(range(10, 51))
+    with (
+        LogService(MemorySource(50, first=30)) as short,
+        LogService(MemorySource(50)) as long,
+        client_of(short, long) as client,
+    ):
+        assert positions_of(list(client.read(10, 50))) == list(range(10, 51))
 
 
 def test_what_all_have_trimmed_fails_at_once_with_what_is_left() -> None:
@@ -149,9 +152,12 @@ def test_what_all_have_trimmed_fails_at_once_with_what_is_left() -> None:
 
 
 def test_a_trimmed_log_is_told_even_if_a_member_is_down(nobody: str) -> None:
-    with LogService(MemorySource(50, first=30)) as service, client_of(service, nobody, patience_s=0.1) as client:
-        with pytest.raises(LogTrimmedError, match=nobody):
-            list(client.read(10, 50))
+    with (
+        LogService(MemorySource(50, first=30)) as service,
+        client_of(service, nobody, patience_s=0.1) as client,
+        pytest.raises(LogTrimmedError, match=nobody),
+    ):
+        list(client.read(10, 50))
 
 
 def test_rows_that_are_stable_at_one_member_are_waited_for_at_the_next() -> None:
@@ -293,7 +299,8 @@ def test_a_client_shared_by_threads() -> None:
 
 
 def test_nonsense_is_refused() -> None:
-    for members in ([], "127.0.0.1:1"):
+    nothing: list[str] = []
+    for members in (nothing, "127.0.0.1:1"):
         with pytest.raises(ConfigError, match="at least one member"):
             LogClient(members)
     with pytest.raises(ConfigError, match="is not host:port"):

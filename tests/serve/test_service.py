@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -73,9 +73,9 @@ def test_only_connections_of_the_port_are_cut() -> None:
 
 
 def test_looking_for_connections_leaves_no_descriptor_open() -> None:
-    before = sorted(os.listdir("/dev/fd"))
+    before = sorted(Path("/dev/fd").iterdir())
     assert cut_connections(1) == 0
-    assert sorted(os.listdir("/dev/fd")) == before
+    assert sorted(Path("/dev/fd").iterdir()) == before
 
 
 def test_followers_are_bounded_and_their_places_come_back() -> None:
@@ -122,9 +122,12 @@ class EmptySource(MemorySource):
 
 
 def test_a_source_that_gives_nothing_is_an_error_and_no_endless_loop() -> None:
-    with LogService(EmptySource(40)) as service, client_of(service, patience_s=0) as client:
-        with pytest.raises(LogUnavailableError, match="cannot read position 1 of its own log"):
-            list(client.read(1, 40))
+    with (
+        LogService(EmptySource(40)) as service,
+        client_of(service, patience_s=0) as client,
+        pytest.raises(LogUnavailableError, match="cannot read position 1 of its own log"),
+    ):
+        list(client.read(1, 40))
 
 
 def test_a_large_batch_travels_in_pieces() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -23,7 +25,7 @@ def test_units_are_the_rows_in_order_and_as_full_as_can_be(
     if keys is not None and payloads:
         assert [key for unit in units if unit.keys is not None for key in unit.keys.to_pylist()] == keys
     assert all(0 < size_of(unit) <= unit_bytes for unit in units)
-    for unit, following in zip(units, units[1:], strict=False):
+    for unit, following in pairwise(units):
         assert size_of(unit) + size_of(following.slice(0, 1)) > unit_bytes
 
 

@@ -47,7 +47,7 @@ def from_flight(error: Exception) -> MotetError:
     if isinstance(known, type) and issubclass(known, LogPositionError):
         return known(text, **{name: _whole(document.get(name)) for name in POSITIONS})
     if isinstance(known, type) and issubclass(known, MotetError):
-        return known(text)
+        return known.__new__(known, text)  # whatever its constructor wants, its class and its sentence are here
     return LogUnavailableError(text) if document.get("retryable") else MotetError(text)
 
 

@@ -29,6 +29,7 @@ from motet.errors import (
     MessageTooLargeError,
     TokenError,
 )
+from motet.journal.schema import LOG_SCHEMA
 from motet.serve.connections import cut_connections
 from motet.serve.faults import carried, to_flight
 from motet.serve.requests import (
@@ -39,7 +40,6 @@ from motet.serve.requests import (
     parse_offsets,
     parse_read,
 )
-from motet.serve.schema import LOG_SCHEMA
 from motet.serve.source import Appender, LogSource
 from motet.serve.streams import Item, Slots, Stream
 from motet.serve.tokens import Tls, TokenCheck, check_token, location_of, parse_endpoint

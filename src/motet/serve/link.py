@@ -14,9 +14,9 @@ import pyarrow as pa
 from pyarrow import flight
 
 from motet.errors import LogBrokenError, LogUnavailableError
+from motet.journal.schema import LOG_SCHEMA
 from motet.serve.faults import from_flight
 from motet.serve.requests import AppendRequest, OffsetsRequest, ReadRequest, encode
-from motet.serve.schema import LOG_SCHEMA
 from motet.serve.tokens import headers_of, location_of, parse_endpoint, read_pem
 from motet.serve.units import APPEND_SCHEMA, Rows
 from motet.serve.watchdog import Watchdog, Watched

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from motet.serve.schema import Bounds
+from motet.journal.reader import Bounds
 
 
 class LogSource(Protocol):

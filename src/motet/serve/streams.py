@@ -18,8 +18,9 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from motet.errors import LogBehindError, LogBusyError, LogTrimmedError, LogUnavailableError
+from motet.journal.reader import Bounds
+from motet.journal.schema import LOG_SCHEMA
 from motet.serve.requests import ReadRequest
-from motet.serve.schema import LOG_SCHEMA, Bounds
 from motet.serve.source import LogSource
 
 SLICE_S = 0.25  # how long a waiting stream looks at nothing but the log

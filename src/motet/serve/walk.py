@@ -118,7 +118,10 @@ def verdict(what: str, faults: dict[str, MotetError]) -> MotetError:
     if behind:
         return _with_positions(LogBehindError, text, max(behind, key=lambda fault: fault.stable))
     kinds = {type(fault) for fault in said}
-    return kinds.pop()(text) if len(kinds) == 1 else LogUnavailableError(text)
+    if len(kinds) != 1:
+        return LogUnavailableError(text)
+    kind = kinds.pop()
+    return kind.__new__(kind, text)  # some errors want more than a sentence to be made
 
 
 def _with_positions(kind: type[LogPositionError], text: str, best: LogPositionError) -> LogPositionError:
