@@ -95,7 +95,6 @@ def _write_launcher(script: Path, java: Path) -> None:
     script.write_text(
         "#!/bin/sh\n"
         f'for option do shift; [ "$option" = "{LEFT_OUT}" ] || set -- "$@" "$option"; done\n'
-        f"export JAVA_HOME={shlex.quote(str(java.parent.parent))}\n"
         f'exec {shlex.quote(str(java))} "$@"\n'
     )
     script.chmod(0o755)

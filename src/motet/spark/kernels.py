@@ -21,11 +21,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from motet.spark.guarantees import FIFO, INTEGRITY, NO_DUPLICATES, NO_GAPS, TOTAL_ORDER
+
 Ints = NDArray[np.int64]
 
 CHUNK = 1 << 16
 MOST_FAULTS = 8  # told of one cell: the first ones matter
-NO_GAPS, NO_DUPLICATES, FIFO, TOTAL_ORDER, INTEGRITY = "no gaps", "no duplicates", "fifo", "total order", "integrity"
 BINS_PER_OCTAVE = 4
 LATENCY_BINS = 32 * BINS_PER_OCTAVE  # in microseconds: the last one begins after an hour
 
@@ -199,7 +200,9 @@ class _Runs:
 
 
 def _runs(columns: Columns) -> _Runs:
-    parts = [np.concatenate(part) for part in (columns.epoch, columns.view, columns.sender, columns.seqno, columns.sent_at)]
+    parts = [
+        np.concatenate(part) for part in (columns.epoch, columns.view, columns.sender, columns.seqno, columns.sent_at)
+    ]
     changes = np.zeros(len(parts[0]), dtype=bool)
     changes[0] = True
     for part in parts:
@@ -249,7 +252,9 @@ def stream_fault(sender: str, earlier: int, at: int, seqno: int, position: int) 
     if seqno < earlier:
         return Fault(FIFO, "sender's order broken", position, f"{sender}'s frames in the order they were sent", found)
     if position == at + 1:
-        return Fault(INTEGRITY, "frame torn", position, f"one time of sending for {sender}'s frame {seqno}", "two times")
+        return Fault(
+            INTEGRITY, "frame torn", position, f"one time of sending for {sender}'s frame {seqno}", "two times"
+        )
     return Fault(NO_DUPLICATES, "frame twice", position, f"a frame of {sender} later than {earlier}", found)
 
 

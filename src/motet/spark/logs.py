@@ -14,8 +14,6 @@ from typing import Protocol
 import pyarrow as pa
 
 from motet.errors import MotetError
-from motet.journal import JournalReader
-from motet.serve.client import LogClient
 from motet.spark.options import SourceOptions
 
 
@@ -74,6 +72,8 @@ class ServiceLog:
     """The log services of members; the client does the failing over."""
 
     def __init__(self, members: Sequence[str], token: str | None, tls_roots: str | None) -> None:
+        from motet.serve.client import LogClient  # not needed for journals, and takes a while to load
+
         roots = Path(tls_roots).read_bytes() if tls_roots else None
         self._client = LogClient(list(members), token=token, tls_roots=roots)
 
@@ -92,6 +92,9 @@ class JournalLog:
     """Journals of several members as one log. Of each only the stable part counts: the rest may yet be taken back."""
 
     def __init__(self, directories: Sequence[str]) -> None:
+        from motet.journal import JournalReader
+
+        self._reader = JournalReader
         self._directories = tuple(directories)
 
     def extent(self) -> Extent:
@@ -123,7 +126,7 @@ class JournalLog:
         pass
 
     def _read_one(self, directory: str, first: int, last: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
-        reader = JournalReader(directory)
+        reader = self._reader(directory)
         last = min(last, reader.bounds().stable)
         for batch in reader.read(first, last, batch_rows=batch_rows):
             if batch.num_rows:
@@ -144,7 +147,7 @@ class JournalLog:
     def _extents(self, failures: dict[str, str]) -> Iterator[tuple[str, Extent]]:
         for directory in self._directories:
             try:
-                bounds = JournalReader(directory).bounds()
+                bounds = self._reader(directory).bounds()
             except (OSError, MotetError) as error:
                 failures[directory] = str(error)
             else:

@@ -19,6 +19,7 @@ KNOWN = {
     "rows_per_partition": "most rows of a partition",
     "max_rows_per_trigger": "most rows of one micro-batch; default: all there are",
     "batch_rows": "rows of one Arrow batch, 1 000 to 50 000",
+    "pushdown": "true: take filters from Spark, for a DataFrame that is used for one query only (see the guide)",
     "token": "secret of the log service",
     "tls_roots": "file with the certificates that the log services are checked against",
 }
@@ -37,6 +38,7 @@ class SourceOptions:
     rows_per_partition: int = 250_000
     max_rows_per_trigger: int | None = None
     batch_rows: int = 20_000
+    pushdown: bool = False
     token: str | None = None
     tls_roots: str | None = None
 
@@ -64,6 +66,7 @@ def parse_source(options: Mapping[str, str]) -> SourceOptions:
         rows_per_partition=number(given, "rows_per_partition", 250_000, 1, 1 << 40) or 250_000,
         max_rows_per_trigger=number(given, "max_rows_per_trigger", None, 1, 1 << 40),
         batch_rows=number(given, "batch_rows", 20_000, FEWEST_BATCH_ROWS, MOST_BATCH_ROWS) or 20_000,
+        pushdown=_flag(given, "pushdown"),
         token=given.get("token"),
         tls_roots=given.get("tls_roots"),
     )
@@ -86,6 +89,13 @@ def number(given: Mapping[str, str], key: str, default: int | None, least: int, 
     if not text.isdecimal() or not least <= int(text) <= most:
         raise ConfigError(f"option {key}={text} is not a whole number from {least} to {most}")
     return int(text)
+
+
+def _flag(given: Mapping[str, str], key: str) -> bool:
+    text = given.get(key, "false").lower()
+    if text not in ("true", "false"):
+        raise ConfigError(f"option {key}={text} is neither true nor false")
+    return text == "true"
 
 
 def _where(given: Mapping[str, str], key: str, default: Literal["earliest", "latest"]) -> Where:

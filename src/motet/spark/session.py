@@ -32,8 +32,7 @@ def build_session(
     if not find_spec("pyspark"):
         raise SparkMissingError("this command runs on PySpark, which is not installed: pip install 'motet[spark]'")
     with java_for_spark(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # of PySpark about the pandas beside it, which we do not use
-        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter("ignore")  # PySpark's own, about versions of what it imports
         return _start(master, name, dict(options or {}))
 
 
@@ -55,7 +54,6 @@ def _common(master: str) -> dict[str, str]:
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "ERROR",
         "spark.driver.extraJavaOptions": java,
         "spark.driver.memory": "2g",
         "spark.sql.shuffle.partitions": "4",  # what is shuffled here is small: digests, not rows

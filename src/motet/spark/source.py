@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -66,8 +67,7 @@ class OffsetAheadError(MotetError):
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format known to a session, and let it hand filters down."""
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    """Make the format known to a session. Where Motet is installed, sessions find it by themselves."""
     spark.dataSource.register(MotetSource)
 
 
@@ -80,7 +80,8 @@ class MotetSource(DataSource):
         return SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return MotetReader(parse_source(self.options), _arrow_schema(schema))
+        options = parse_source(self.options)
+        return (PushingReader if options.pushdown else MotetReader)(options, _arrow_schema(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  (PySpark's name)
         return MotetStreamReader(parse_source(self.options), _arrow_schema(schema))
@@ -123,7 +124,7 @@ def split(first: int, last: int, options: SourceOptions) -> list[Range]:
         return []
     parts = min(rows, options.partitions or -(-rows // options.rows_per_partition))
     cuts = [first + rows * part // parts for part in range(parts + 1)]
-    return [Range(low, high - 1) for low, high in zip(cuts, cuts[1:], strict=False)]
+    return [Range(low, high - 1) for low, high in pairwise(cuts)]
 
 
 def read_range(part: Range, options: SourceOptions, schema: pa.Schema, wanted: Wanted) -> Iterator[pa.RecordBatch]:
@@ -160,28 +161,11 @@ def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
-class _PushFilters:
-    """PySpark refuses a reader that takes filters in a session where handing them down is off, though such a reader
-    works there too: Spark just filters by itself. It recognises one by `pushFilters.__func__`, so this shows it the
-    base class's, and the format works in every session."""
-
-    __func__ = DataSourceReader.pushFilters
-
-    def __init__(self, reader: MotetReader) -> None:
-        self._reader = reader
-
-    def __call__(self, filters: list[Filter]) -> list[Filter]:
-        self._reader.wanted, left = push(filters, self._reader.wanted)
-        self._reader.wanted = bounds_of_in(left, self._reader.wanted)
-        return left
-
-
 class MotetReader(DataSourceReader):
     def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
         self._options = options
         self._schema = schema
-        self.wanted = Wanted()
-        self.pushFilters = _PushFilters(self)  # type: ignore[method-assign, assignment]
+        self._wanted = Wanted()
 
     def partitions(self) -> list[Range]:  # type: ignore[override]
         log = open_log(self._options)
@@ -190,13 +174,13 @@ class MotetReader(DataSourceReader):
         finally:
             log.close()
         first, last = self._bounds(extent)
-        parts = split(max(first, self.wanted.low), min(last, self.wanted.high), self._options)
+        parts = split(max(first, self._wanted.low), min(last, self._wanted.high), self._options)
         return parts or [Range(1, 0)]  # PySpark takes no partition at all for one without a value
 
     def _bounds(self, extent: Extent) -> tuple[int, int]:
         start, end = self._options.start, self._options.end
         first = extent.first if start == "earliest" else extent.stable + 1 if start == "latest" else start
-        check_start(max(first, self.wanted.low) if extent.stable else extent.first, extent)
+        check_start(max(first, self._wanted.low) if extent.stable else extent.first, extent)
         if isinstance(end, int):
             return first, min(end, extent.stable)
         return first, extent.stable if end == "latest" else extent.first
@@ -205,7 +189,21 @@ class MotetReader(DataSourceReader):
         assert isinstance(partition, Range)
         if partition.last < partition.first:
             return iter(())
-        return read_range(partition, self._options, self._schema, self.wanted)
+        return read_range(partition, self._options, self._schema, self._wanted)
+
+
+class PushingReader(MotetReader):
+    """Takes filters from Spark, on request only.
+
+    PySpark 4.3 keeps one plan of reading per DataFrame: after df.where(x), a plain df.count() reads what x let through,
+    and a union of df.where(x) and df.where(y) reads the rows of y twice. So the caller must ask for this, and promise by
+    it to use the DataFrame for one query only. The options start and end narrow a range without any such danger.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802
+        self._wanted, left = push(filters, self._wanted)
+        self._wanted = bounds_of_in(left, self._wanted)
+        return left
 
 
 class MotetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
