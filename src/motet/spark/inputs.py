@@ -1,0 +1,208 @@
+"""What an audit is given: directories with journals or with Parquet exports, one per member, and how they fall into pieces.
+
+A *piece* is what one task reads: a segment of a journal or a row group of a Parquet file. Where the pieces of all members
+begin and end, and at every multiple of CHUNK, there is a *cut*; between two cuts lies a cell.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from motet.errors import MotetError
+from motet.journal.evidence import Facts, SegmentWalk, StableFact, ViewFact, last_position, owners, segments_in
+from motet.spark.kernels import CHUNK
+
+SEGMENTS, PARQUET = "*.seg", "*.parquet"
+COLUMNS = ["position", "epoch", "view", "sender", "seqno", "sent_at", "delivered_at", "key", "payload"]
+_BATCH_ROWS = CHUNK
+
+
+class UnusableInputError(MotetError):
+    """A directory that was named has nothing to audit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    member: str
+    path: str
+    first: int
+    last: int
+    row_group: int = -1  # of a Parquet file; -1 for a segment
+
+    @property
+    def rows(self) -> int:
+        return self.last - self.first + 1
+
+
+@dataclass(slots=True)
+class MemberInput:
+    name: str
+    path: str
+    pieces: list[Piece] = field(default_factory=list)
+    owners: list[str] = field(default_factory=list)  # senders that this journal's process was, one life after another
+    facts: Facts = field(default_factory=Facts)  # of all segments together, in their order
+    by_segment: dict[str, Facts] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def first(self) -> int:
+        return min((piece.first for piece in self.pieces), default=0)
+
+    @property
+    def last(self) -> int:
+        return max((piece.last for piece in self.pieces), default=0)
+
+    @property
+    def stable(self) -> int:
+        return max((mark.stable for mark in self.facts.marks), default=0)
+
+    @property
+    def views(self) -> list[ViewFact]:
+        """In the order in which they were entered; one that a segment only repeats counts once, where it is first seen."""
+        seen: dict[str, ViewFact] = {}
+        for fact in self.facts.views:
+            seen.setdefault(fact.view, fact)
+        return list(seen.values())
+
+    def learn(self, segment: str, facts: Facts) -> None:
+        self.by_segment[segment] = facts
+        self.facts.views += facts.views
+        self.facts.marks += facts.marks
+        self.facts.damage += facts.damage
+        if facts.torn_at:
+            self.notes.append(f"{Path(segment).name} ends inside a record at byte {facts.torn_at}: a torn tail")
+
+
+def find_members(directories: Sequence[str]) -> tuple[list[MemberInput], list[str]]:
+    """Members in the order of their names, and what could not be used. A directory of directories stands for them all."""
+    found: list[MemberInput] = []
+    unusable: list[str] = []
+    for directory in directories:
+        try:
+            found += [_open(path) for path in _member_directories(Path(directory))]
+        except (UnusableInputError, OSError, pa.ArrowException) as error:
+            unusable.append(str(error))
+    _name_apart(found)
+    return sorted(found, key=lambda member: member.name), unusable
+
+
+def _member_directories(path: Path) -> list[Path]:
+    if not path.exists():
+        raise UnusableInputError(
+            f"{path} does not exist; name directories with journals (*.seg) or exports (*.parquet)"
+        )
+    if path.is_file() or _kind_of(path):
+        return [path]
+    inside = sorted(child for child in path.iterdir() if child.is_dir() and _kind_of(child))
+    if not inside:
+        raise UnusableInputError(f"{path} has neither segments (*.seg) nor Parquet files, and no directory in it has")
+    return inside
+
+
+def _kind_of(path: Path) -> str:
+    return next((kind for kind in (SEGMENTS, PARQUET) if next(path.glob(kind), None)), "")
+
+
+def _open(path: Path) -> MemberInput:
+    if path.is_file() or _kind_of(path) == PARQUET:
+        return _open_parquet(path)
+    return _open_journal(path)
+
+
+def _open_journal(directory: Path) -> MemberInput:
+    """Bounds of the segments, from their names alone but for the last; everything else is found by the tasks."""
+    member = MemberInput(directory.name, str(directory))
+    _introduce(member, directory)
+    paths = segments_in(directory)
+    firsts = [int(path.stem) for path in paths]
+    for path, first, after in zip(paths, firsts, [*firsts[1:], None], strict=True):
+        last = after - 1 if after is not None else last_position(path, first)
+        if last >= first:
+            member.pieces.append(Piece(member.name, str(path), first, last))
+    return member
+
+
+def _introduce(member: MemberInput, directory: Path) -> None:
+    """The file beside the segments says who wrote them, and what was stable when something was rolled back."""
+    try:
+        name, member.owners, stable = owners(directory)
+    except MotetError as error:
+        member.notes.append(str(error))
+        return
+    member.name = name or member.name
+    if stable:
+        member.facts.marks.append(StableFact(stable, stable, str(directory), ""))
+
+
+def _open_parquet(path: Path) -> MemberInput:
+    member = MemberInput(path.stem if path.is_file() else path.name, str(path))
+    for file in [path] if path.is_file() else sorted(path.glob(PARQUET)):
+        member.pieces += _row_groups(member.name, file)
+    member.pieces.sort(key=lambda piece: piece.first)
+    return member
+
+
+def _row_groups(member: str, file: Path) -> Iterator[Piece]:
+    meta = pq.read_metadata(file)
+    missing = [column for column in COLUMNS if column not in meta.schema.to_arrow_schema().names]
+    if missing:
+        raise UnusableInputError(f"{file} is no export of a log: it lacks {', '.join(missing)}")
+    column = meta.schema.to_arrow_schema().names.index("position")
+    for group in range(meta.num_row_groups):
+        statistics = meta.row_group(group).column(column).statistics
+        if meta.row_group(group).num_rows and statistics is not None:
+            yield Piece(member, str(file), statistics.min, statistics.max, group)
+
+
+def _name_apart(members: list[MemberInput]) -> None:
+    """Two journals of one name are told apart by where they are."""
+    names = [member.name for member in members]
+    for member in members:
+        if names.count(member.name) > 1:
+            member.name = f"{member.name} ({member.path})"
+            member.pieces = [Piece(member.name, p.path, p.first, p.last, p.row_group) for p in member.pieces]
+
+
+def cuts_of(members: Iterable[MemberInput]) -> list[int]:
+    """All cuts, ascending; the last one ends the last cell."""
+    pieces = [piece for member in members for piece in member.pieces]
+    edges = {piece.first for piece in pieces} | {piece.last + 1 for piece in pieces}
+    if not edges:
+        return []
+    low, high = min(edges), max(edges)
+    return sorted(edges | set(range(-(-low // CHUNK) * CHUNK, high, CHUNK)))
+
+
+def cuts_within(cuts: Sequence[int], piece: Piece) -> list[int]:
+    return list(cuts[bisect_left(cuts, piece.first) : bisect_right(cuts, piece.last + 1)])
+
+
+def read_piece(piece: Piece, facts: Facts | None = None) -> Iterator[pa.RecordBatch]:
+    """The rows of a piece as they stand in it; what a segment says beside them is put into `facts`."""
+    if piece.row_group >= 0:
+        yield from _read_row_group(piece)
+        return
+    walk = SegmentWalk(Path(piece.path))
+    if facts is not None:
+        walk.facts = facts
+    yield from walk.rows()
+
+
+def read_positions(piece: Piece, first: int, last: int) -> Iterator[pa.RecordBatch]:
+    """Only the rows whose positions are within."""
+    for batch in read_piece(piece):
+        positions = batch.column("position").to_numpy()
+        picked = batch.filter(pa.array((positions >= first) & (positions <= last)))
+        if picked.num_rows:
+            yield picked
+
+
+def _read_row_group(piece: Piece) -> Iterator[pa.RecordBatch]:
+    with pq.ParquetFile(piece.path, read_dictionary=["view", "sender"], memory_map=True) as file:
+        yield from file.iter_batches(_BATCH_ROWS, row_groups=[piece.row_group], columns=COLUMNS, use_threads=False)

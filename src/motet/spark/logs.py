@@ -1,0 +1,170 @@
+"""The log as Spark reads it: offsets and ranges of stable rows, from the journals of members or from their services.
+
+Whatever serves a row, the same position is the same row, so a reader goes on at the exact position with the next member
+when one fails. Every batch is checked for that: it must begin where the last one ended and have no hole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+
+from motet.errors import MotetError
+from motet.spark.options import SourceOptions
+
+
+class LogUnreadableError(MotetError):
+    """No member has what was asked for; the text says what each of them said."""
+
+    retryable = True
+
+
+class StartTrimmedError(MotetError):
+    """Retention has removed positions that were asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """What can be read now: `first` to `stable`, in the primary view number `epoch`. Empty when stable < first."""
+
+    first: int
+    stable: int
+    epoch: int
+
+
+class Log(Protocol):
+    def extent(self) -> Extent: ...
+
+    def read(self, first: int, last: int, batch_rows: int) -> Iterator[pa.RecordBatch]: ...
+
+    def close(self) -> None: ...
+
+
+def open_log(options: SourceOptions) -> Log:
+    if options.path:
+        return JournalLog(options.path)
+    return ServiceLog(options.members, options.token, options.tls_roots)
+
+
+def check_start(position: int, extent: Extent) -> None:
+    if position >= extent.first:
+        return
+    raise StartTrimmedError(
+        f"position {position} was asked for, but the log begins at {extent.first}: retention has removed what was "
+        f"before. There are {_range(extent)}. What to do: read from what exists with option start=earliest (a streaming "
+        f"query needs a new checkpoint for it, and misses positions {position} to {extent.first - 1}), or name a member "
+        f"or a journal that still holds them in the options members or path. To keep it from happening again: longer "
+        f"retention, or a query that runs more often."
+    )
+
+
+def _range(extent: Extent) -> str:
+    if extent.stable < extent.first:
+        return "no stable positions yet"
+    return f"positions {extent.first} to {extent.stable}"
+
+
+class ServiceLog:
+    """The log services of members; the client does the failing over."""
+
+    def __init__(self, members: Sequence[str], token: str | None, tls_roots: str | None) -> None:
+        from motet.serve.client import LogClient  # not needed for journals, and takes a while to load
+
+        roots = Path(tls_roots).read_bytes() if tls_roots else None
+        self._client = LogClient(list(members), token=token, tls_roots=roots)
+
+    def extent(self) -> Extent:
+        offsets = self._client.offsets()
+        return Extent(offsets.first, offsets.stable, offsets.epoch)
+
+    def read(self, first: int, last: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        yield from self._client.read(first, last, batch_rows=batch_rows)
+
+    def close(self) -> None:
+        self._client.close()
+
+
+class JournalLog:
+    """Journals of several members as one log. Of each only the stable part counts: the rest may yet be taken back."""
+
+    def __init__(self, directories: Sequence[str]) -> None:
+        from motet.journal import JournalReader
+
+        self._reader = JournalReader
+        self._directories = tuple(directories)
+
+    def extent(self) -> Extent:
+        found = list(self._extents({}))
+        if not found:
+            raise LogUnreadableError(f"no journal can be read in {', '.join(self._directories)}: {self._why({})}")
+        first = min(extent.first for _, extent in found)
+        return Extent(first, max(extent.stable for _, extent in found), max(extent.epoch for _, extent in found))
+
+    def read(self, first: int, last: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        position = first
+        while position <= last:
+            reached = position
+            failures: dict[str, str] = {}
+            for directory in self._holders(position, failures):
+                try:
+                    for batch in self._read_one(directory, reached, last, batch_rows):
+                        reached += batch.num_rows
+                        yield batch
+                except (OSError, MotetError, pa.ArrowException) as error:
+                    failures[directory] = str(error)
+                if reached > position:
+                    break
+            if reached == position:
+                raise LogUnreadableError(f"no journal can give position {position}: {self._why(failures)}")
+            position = reached
+
+    def close(self) -> None:
+        pass
+
+    def _read_one(self, directory: str, first: int, last: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        reader = self._reader(directory)
+        last = min(last, reader.bounds().stable)
+        for batch in reader.read(first, last, batch_rows=batch_rows):
+            if batch.num_rows:
+                check_batch(batch, first, directory)
+                first += batch.num_rows
+                yield batch
+
+    def _holders(self, position: int, failures: dict[str, str]) -> list[str]:
+        """The journal that reaches furthest comes first: then a range rarely needs a second one."""
+        holders = []
+        for directory, extent in self._extents(failures):
+            if extent.first <= position <= extent.stable:
+                holders.append((-extent.stable, directory))
+            else:
+                failures[directory] = f"has {_range(extent)}"
+        return [directory for _, directory in sorted(holders)]
+
+    def _extents(self, failures: dict[str, str]) -> Iterator[tuple[str, Extent]]:
+        for directory in self._directories:
+            try:
+                bounds = self._reader(directory).bounds()
+            except (OSError, MotetError) as error:
+                failures[directory] = str(error)
+            else:
+                yield directory, Extent(bounds.first, bounds.stable, bounds.epoch)
+
+    def _why(self, failures: dict[str, str]) -> str:
+        if not failures:
+            list(self._extents(failures))
+        return "; ".join(f"{directory}: {said}" for directory, said in failures.items())
+
+
+def check_batch(batch: pa.RecordBatch, first: int, who: str) -> None:
+    """A batch has the positions from `first` on, without a hole: looked at by its ends, and by the sum in between."""
+    positions = batch.column("position").to_numpy()
+    last = first + len(positions) - 1
+    if positions[0] != first or positions[-1] != last or int(positions.sum()) != (first + last) * len(positions) // 2:
+        raise LogUnreadableError(
+            f"{who} gave positions {positions[0]} to {positions[-1]} in {len(positions)} rows where {first} to {last} "
+            f"were due; run `motet audit` on it"
+        )

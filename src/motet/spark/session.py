@@ -1,0 +1,77 @@
+"""The one place that builds a Spark session: quiet, quick to start, on loopback, or on whatever `master` names."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from motet.errors import MotetError
+from motet.spark.java import java_for_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DEFAULT_MASTER = "local[*]"
+LOOPBACK = "127.0.0.1"
+LOG4J = Path(__file__).with_name("log4j2.properties")
+
+
+class SparkMissingError(MotetError):
+    """PySpark is not installed."""
+
+
+def build_session(
+    master: str = DEFAULT_MASTER, name: str = "motet", options: Mapping[str, str] | None = None
+) -> SparkSession:
+    """A session with `format("motet")` registered; the one of this process if there is one already."""
+    if not find_spec("pyspark"):
+        raise SparkMissingError("this command runs on PySpark, which is not installed: pip install 'motet[spark]'")
+    with java_for_spark(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PySpark's own, about versions of what it imports
+        return _start(master, name, dict(options or {}))
+
+
+def _start(master: str, name: str, options: dict[str, str]) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    from motet.spark.source import register
+
+    builder = SparkSession.builder.master(master).appName(name)
+    for key, value in (_common(master) | options).items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    register(spark)
+    return spark
+
+
+def _common(master: str) -> dict[str, str]:
+    java = f"-Dlog4j2.configurationFile={LOG4J.as_uri()} -XX:+IgnoreUnrecognizedVMOptions"
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.extraJavaOptions": java,
+        "spark.driver.memory": "2g",
+        "spark.sql.shuffle.partitions": "4",  # what is shuffled here is small: digests, not rows
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+        "spark.sql.python.filterPushdown.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
+    }
+    if master.startswith("local"):
+        settings |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+    if _is_on_this_machine(master):
+        settings |= {"spark.pyspark.python": os.environ.get("PYSPARK_PYTHON", sys.executable)}
+        settings |= {"spark.executorEnv.PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    if _is_on_this_machine(master) and not master.startswith("local"):
+        settings |= {"spark.driver.host": LOOPBACK}
+    return settings
+
+
+def _is_on_this_machine(master: str) -> bool:
+    """Executors beside us can use our interpreter and our packages; elsewhere Motet must be installed on the nodes."""
+    return master.startswith(("local", f"spark://{LOOPBACK}:", "spark://localhost:"))
