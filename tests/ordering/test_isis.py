@@ -178,15 +178,23 @@ class TestNumbers:
         isis = Isis(2, 0)
         assert not isis.receive_number(1, 1, Number(3, 0))
         assert isis.clock == 0
-        assert isis.decided_ids == [0, 0]
+        assert [isis.decided(0), isis.decided(1)] == [0, 0]
 
     def test_it_says_how_far_each_sender_is(self) -> None:
         isis = with_frames(with_frames(Isis(3, 0), 1, 3), 2, 1)
         isis.receive_number(1, 1, Number(1, 0))
-        assert isis.received_ids == [0, 3, 1]
-        assert isis.decided_ids == [0, 1, 0]
-        isis.received_ids[0] = isis.decided_ids[0] = 9  # copies
-        assert (isis.received_ids, isis.decided_ids) == ([0, 3, 1], [0, 1, 0])
+        assert [isis.received(rank) for rank in range(3)] == [0, 3, 1]
+        assert [isis.decided(rank) for rank in range(3)] == [0, 1, 0]
+        assert [isis.held(rank) for rank in range(3)] == [0, 3, 1]
+
+    def test_a_copy_goes_its_own_way(self) -> None:
+        isis = with_frames(Isis(2, 0), 1, 2)
+        twin = isis.copy()
+        assert twin.receive_number(1, 1, Number(1, 0))
+        assert twin.receive_data(1, 3, b"c") == 3
+        assert [pending.id for pending in twin.deliverable()] == [1]
+        assert (isis.decided(1), isis.received(1), isis.held(1), isis.clock) == (0, 2, 2, 2)
+        assert not any(pending.is_decided for pending in isis.queue)
 
 
 # Several members

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -26,7 +27,7 @@ from motet.ordering import OrderingConfig, RolledBack, StableAdvanced, TotalOrde
 from motet.ordering.isis import Isis
 from motet.wire.body import MAX_MESSAGE_BYTES, fragment
 from motet.wire.codec import DATA_OVERHEAD, encode
-from motet.wire.frames import MulticastAck, Progress, ProposalRequest, Proposals, Stable
+from motet.wire.frames import LogEnd, MulticastAck, Progress, ProposalRequest, Proposals, Stable
 from motet.wire.ordered import Number, Ordered, seal, unseal
 from tests.ordering.alone import (
     ASK_NS,
@@ -339,7 +340,7 @@ class TestPositions:
         effects = speak(order, "x" * 400, "y")
         positions = [effect.position for effect in effects if isinstance(effect, Deliver)]
         assert positions == [1, 1, 1, 2]
-        assert (order.position, order.admitted, order._own_delivered) == (2, 2, 2)
+        assert (order.position, order.admitted, order._outbox.delivered) == (2, 2, 2)
 
     def test_an_empty_body_has_no_position(self) -> None:
         order = calm(B)
@@ -456,7 +457,7 @@ class TestTheViewEnds:
 
     def test_and_the_log_goes_on_with_all_that_is_pending(self) -> None:
         order = self.prepared()
-        expected = order.position_after([], goes_on=True)
+        expected = order.log_after([], goes_on=True).position
         assert order.end_view(goes_on=True) == [
             total(C, 1, 1, "c1"),
             total(A, 1, 2, "a1"),
@@ -470,7 +471,7 @@ class TestTheViewEnds:
 
     def test_and_it_does_not_then_only_what_is_decided_counts(self) -> None:
         order = self.prepared()
-        expected = order.position_after([], goes_on=False)
+        expected = order.log_after([], goes_on=False).position
         effects = order.end_view(goes_on=False)
         assert effects[:3] == [total(C, 1, 1, "c1"), total(A, 1, 2, "a1"), total(B, 1, 3, "b1")]
         assert failed(effects) == [(Channel.TOTAL, None, 2, 2, SendFailedError)]
@@ -577,7 +578,7 @@ class TestWhereTheLogWillStand:
                 streams.append((sender, body("plain")))
         for sender, one in streams[:taken]:
             order.take(sender, [one], START)
-        expected = order.position_after(streams[taken:], goes_on=goes_on)
+        expected = order.log_after(streams[taken:], goes_on=goes_on).position
         for sender, one in streams[taken:]:
             order.take(sender, [one], START)
         order.end_view(goes_on=goes_on)
@@ -591,7 +592,7 @@ class TestComingInFromOutside:
         order.take(A, [seq(1, Number(1, 0))], START)
         order.receive(A, Stable(V1, 2), START)
         order.end_view(goes_on=False)
-        effects = order.begin_view(View(V2, (C, B), is_primary=True), 4, START)
+        effects = order.begin_view(View(V2, (C, B), is_primary=True), LogEnd(4), START)
         assert effects == [RolledBack(3, 5)]
         assert (order.position, order.stable) == (4, 2)
         assert order.take(C, [data("f")], START) == [to(C, proposals((1, 1, 1), view=V2))]
@@ -599,7 +600,7 @@ class TestComingInFromOutside:
 
     def test_a_newcomer_has_nothing_to_take_back(self) -> None:
         order = machine(B, [B], is_primary=False)
-        assert order.begin_view(View(V2, (A, B), is_primary=True), 1_000, START) == []
+        assert order.begin_view(View(V2, (A, B), is_primary=True), LogEnd(1_000), START) == []
         assert (order.position, order.stable) == (1_000, 0)
 
     def test_where_all_is_stable_nothing_is_taken_back(self) -> None:
@@ -607,7 +608,7 @@ class TestComingInFromOutside:
         order.take(A, [data("a")], START)
         order.take(A, [seq(1, Number(1, 0))], START)
         order.receive(A, Stable(V1, 1), START)
-        assert order.begin_view(View(V2, (A, B), is_primary=True), 7, START) == []
+        assert order.begin_view(View(V2, (A, B), is_primary=True), LogEnd(7), START) == []
         assert (order.position, order.stable) == (7, 1)
 
     def test_whoever_was_there_keeps_its_place(self) -> None:
@@ -624,7 +625,7 @@ class TestLeaving:
         speak(order, "a", "b", "c")
         assert failed(order.leave()) == [(Channel.TOTAL, None, 2, 3, LeftGroupError)]
         order._check()
-        assert not order._backlog  # its memory is free
+        assert not order._outbox  # its memory is free
         assert order.end_view(goes_on=True) == [total(A, 1, 1, "a")]
 
     def test_nothing_waits(self) -> None:
@@ -678,7 +679,10 @@ class TestRefusals:
         [
             {"body_bytes": 127},
             {"window": 0},
-            {"window": (1 << 20) + 1},
+            {"window": 4097, "reach": 4097},
+            {"reach": 63},
+            {"reach": 4097},
+            {"carrier": "pigeon"},
             {"backlog_bytes": 0},
             {"ask_ns": MILLISECOND - 1},
             {"progress_ns": 0},
@@ -686,8 +690,8 @@ class TestRefusals:
             {"most_riders": 4097},
         ],
     )
-    def test_values_outside_what_is_allowed(self, wrong: dict[str, int]) -> None:
-        (name,) = wrong
+    def test_values_outside_what_is_allowed(self, wrong: dict[str, Any]) -> None:
+        name = next(iter(wrong))
         with pytest.raises(ConfigError, match=name):
             OrderingConfig(**wrong)
 
@@ -803,7 +807,7 @@ class TestNonsenseOfPeers:
     @pytest.mark.parametrize(("body_bytes", "window"), [(1_346, 64), (60_000, 4_096)])
     def test_proposals_fit_into_a_datagram(self, body_bytes: int, window: int) -> None:
         """Frames of two senders came in turn, so that each is a run of its own."""
-        order = calm(C, config=OrderingConfig(body_bytes=body_bytes, window=window, most_riders=16))
+        order = calm(C, config=OrderingConfig(body_bytes=body_bytes, window=window, reach=4_096, most_riders=16))
         for _ in range(window):
             order.take(A, [data("a")], START)
             order.take(B, [data("b")], START)

@@ -351,7 +351,7 @@ class TestFifoAcrossAFlush:
 class TestAJoinerArrives:
     def test_while_many_frames_are_pending(self) -> None:
         """It delivers exactly from the view's position on."""
-        world = OrderedWorld(ordering=OrderingConfig(window=4_096), membership=patient(), capacity=2_048)
+        world = OrderedWorld(ordering=OrderingConfig(window=4_096, reach=4_096), membership=patient(), capacity=2_048)
         world.gather(*"AB")
         world.order("A", *numbered("before", 3))
         world.finish("AB", 3)
@@ -691,7 +691,7 @@ class TestWhatTheApplicationIsTold:
 
     def test_much_in_a_view_of_one(self) -> None:
         """However many rounds it takes: the stack of the interpreter is not what bounds them."""
-        world = OrderedWorld(frame_bytes=256, ordering=OrderingConfig(window=1))
+        world = OrderedWorld(frame_bytes=256, ordering=OrderingConfig(window=1, reach=4_096))
         world.gather("A")
         world.order("A", "x" * 200_000)
         assert world["A"].ordered == ["x" * 200_000]
@@ -865,7 +865,7 @@ class TestAChannelAlone:
         channel = self.channel(None)
         effects = channel.receive(self.B, [self.frame(1, pack([b"p"]))], 0)
         assert effects == [Deliver(Channel.MULTICAST, self.B, 1, (pack([b"p"]),))]
-        assert (channel.position, channel.position_after({}, goes_on=True)) == (0, 0)
+        assert (channel.position, channel.log_after({}, goes_on=True).position) == (0, 0)
         assert channel.leave(0) == []
 
     def test_a_batch_is_answered_by_one_datagram(self) -> None:
@@ -908,7 +908,7 @@ class TestAChannelAlone:
         channel.receive(self.B, [self.frame(n, body) for n, body in enumerate(bodies, 1)], 0)
         cut = {self.A: Cut(2, self.A, 0), self.B: Cut(2, self.B, 0)}
         channel.freeze()
-        expected = channel.position_after(cut, goes_on=goes_on)
+        expected = channel.log_after(cut, goes_on=goes_on).position
         channel.end_view(cut, goes_on=goes_on)
         assert channel.position == expected == (3 if goes_on else 2)
 

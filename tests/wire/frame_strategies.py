@@ -35,6 +35,10 @@ from motet.wire.frames import (
     MulticastData,
     MulticastXmitRequest,
     Nack,
+    OrderAck,
+    OrderData,
+    OrderSeq,
+    OrderSeqAck,
     Prepare,
     Prepared,
     Progress,
@@ -105,7 +109,8 @@ VIEWS = st.builds(View, VIEW_IDS, MEMBERS, st.booleans())
 PAIRS = tuples(st.tuples(INCARNATIONS, INCARNATIONS))
 SUMMARIES = st.builds(ViewSummary, VIEW_IDS, ADDRESS, st.booleans(), st.integers(0, 0xFFFF))
 QUADS = tuples(st.tuples(INCARNATIONS, INCARNATIONS, INCARNATIONS, INCARNATIONS))
-DECISIONS = st.builds(Decision, QUADS, VIEWS, PAIRS, tuples(VIEWS), tuples(LIVES), VIEW_IDS, LIVES)
+FINALS = tuples(st.tuples(LIVES, LIVES, tuples(st.tuples(LIVES, st.integers(0, (1 << 32) - 1)))))
+DECISIONS = st.builds(Decision, QUADS, VIEWS, PAIRS, tuples(VIEWS), tuples(LIVES), VIEW_IDS, LIVES, PAIRS, FINALS)
 RECORD = (st.none() | VIEWS, tuples(VIEWS))
 NEEDS = st.sampled_from(StateNeed)
 
@@ -138,10 +143,11 @@ FRAMES: dict[type[Frame], st.SearchStrategy[Frame]] = {
         VIEW_IDS,
         LIVES,
         st.none() | DECISIONS,
-        past=tuples(LIVES),
+        FINALS,
+        tuples(LIVES),
     ),
     CutTo: st.builds(CutTo, VIEW_IDS, BALLOTS, DECISIONS, *RECORD),
-    Ready: st.builds(Ready, VIEW_IDS, BALLOTS, LIVES),
+    Ready: st.builds(Ready, VIEW_IDS, BALLOTS, LIVES, PAIRS),
     Commit: st.builds(Commit, VIEW_IDS, BALLOTS, DECISIONS),
     Installed: st.builds(Installed, VIEW_IDS),
     Abort: st.builds(Abort, VIEW_IDS, BALLOTS, st.booleans()),
@@ -168,8 +174,8 @@ FRAMES: dict[type[Frame], st.SearchStrategy[Frame]] = {
         past=tuples(LIVES),
     ),
     MergeView: st.builds(MergeView, BALLOTS, VIEWS, PAIRS, tuples(VIEWS), tuples(LIVES), VIEW_IDS, *RECORD),
-    MergeReady: st.builds(MergeReady, BALLOTS, LIVES),
-    MergeCommit: st.builds(MergeCommit, BALLOTS, VIEW_IDS, LIVES),
+    MergeReady: st.builds(MergeReady, BALLOTS, LIVES, PAIRS),
+    MergeCommit: st.builds(MergeCommit, BALLOTS, VIEW_IDS, LIVES, PAIRS),
     MergeCancel: st.builds(MergeCancel, BALLOTS, st.booleans()),
     StateRequest: st.builds(StateRequest, VIEW_IDS, INCARNATIONS, st.integers(0, 0xFFFF)),
     StateChunk: st.builds(StateChunk, VIEW_IDS, INCARNATIONS, st.booleans(), st.binary(max_size=50)),
@@ -178,6 +184,10 @@ FRAMES: dict[type[Frame], st.SearchStrategy[Frame]] = {
     ProposalRequest: st.builds(ProposalRequest, VIEW_IDS, INCARNATIONS, INCARNATIONS),
     Progress: st.builds(Progress, VIEW_IDS, INCARNATIONS),
     Stable: st.builds(Stable, VIEW_IDS, INCARNATIONS),
+    OrderData: st.builds(OrderData, VIEW_IDS, SEQNOS, SEQNOS, SEQNOS, BODIES),
+    OrderAck: st.builds(OrderAck, VIEW_IDS, LIVES, LIVES),
+    OrderSeq: st.builds(OrderSeq, VIEW_IDS, LIVES, LIVES, LIVES, st.integers(0, (1 << 32) - 1)),
+    OrderSeqAck: st.builds(OrderSeqAck, VIEW_IDS, LIVES),
 }
 
 ANY_FRAME = st.one_of(*FRAMES.values())

@@ -120,6 +120,11 @@ class Count(StrEnum):
     FRAME_RESENT = "frame_resent", Nature.REPAIR, "repairs; normal under loss"
     FRAME_DELIVERED = "frame_delivered", Nature.WORK, "frames handed up"
     FRAME_ORDERED = "frame_ordered", Nature.WORK, "frames delivered in total order"
+    APPEND_REPEATED = (
+        "append_repeated",
+        Nature.CHANGE,
+        "appends that the log had already, dropped at their turn; normal where a producer is not sure and repeats",
+    )
     ACK_SENT = "ack_sent", Nature.WORK, "acknowledgements sent"
     REPAIR_ASKED = "repair_asked", Nature.REPAIR, "requests for retransmission sent"
     TAIL_NOTICE_SENT = "tail_notice_sent", Nature.REPAIR, '"this was my highest", for a tail that may be lost'

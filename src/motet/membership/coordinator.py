@@ -18,13 +18,16 @@ from motet.membership.merge import with_a_holder
 from motet.membership.participant import Accused, Left, Participant
 from motet.membership.primary import PrimaryRecord, combined, is_primary
 from motet.window.digest import DigestEntry, cut_of
+from motet.wire.finals import combined_finals
 from motet.wire.frames import (
     Abort,
     Commit,
     CutTo,
     Decision,
+    Finals,
     Installed,
     LeaveRequest,
+    LogEnd,
     Nack,
     Prepare,
     Prepared,
@@ -44,7 +47,7 @@ class Round:
     until: int  # whoever has not answered by then is suspected
     answers: dict[Address, Prepared] = field(default_factory=dict)
     plan: CutTo | None = None
-    position: int = 0  # where our own log will stand when the view has ended
+    log: LogEnd = field(default_factory=LogEnd)  # where our own will stand when the view has ended
     ready: set[Address] = field(default_factory=set)
     voids: bool = False  # of the round before: nobody has installed, or will install, what it planned
     merge: Ballot | None = None  # this round prepares our part of a merge
@@ -166,6 +169,9 @@ class Coordinator(Participant):
         cut = cut_of(self._digests(current))
         return tuple((s.incarnation, c.seqno, c.holder.incarnation, c.stable) for s, c in cut.items())
 
+    def _finals_of(self, current: Round) -> Finals:
+        return combined_finals(answer.finals for answer in current.answers.values())
+
     def _record_of(self, current: Round) -> PrimaryRecord:
         return combined(PrimaryRecord(answer.last, answer.attempts) for answer in current.answers.values())
 
@@ -186,7 +192,7 @@ class Coordinator(Participant):
         ends = {sender: seqno for sender, seqno, _, _ in cut}
         digest = tuple((member.incarnation, ends[member.incarnation]) for member in members)
         lacking = with_a_holder(members, self._needing(current, StateNeed.LACKING))
-        return Decision(cut, following, digest, (), lacking, self.epoch)
+        return Decision(cut, following, digest, (), lacking, self.epoch, finals=self._finals_of(current))
 
     def _needing(self, current: Round, *needs: StateNeed) -> tuple[int, ...]:
         return tuple(member.incarnation for member, answer in current.answers.items() if answer.state in needs)
@@ -211,13 +217,13 @@ class Coordinator(Participant):
         if current is None or current.plan is None or source in current.ready:
             return []
         current.ready.add(source)
-        current.position = frame.position if source == self._local else current.position
+        current.log = LogEnd(frame.position, frame.producers) if source == self._local else current.log
         if not current.ready.issuperset(current.participants):
             return []
         if current.merge is not None:
             current.until = now + self._config.in_doubt_ns
             return self._tell_leader(current)
-        return self._commit(current, replace(current.plan.decision, position=current.position), now)
+        return self._commit(current, replace(current.plan.decision, **current.log._asdict()), now)
 
     def _adopt(self, current: Round, decision: Decision, now: int) -> list[Effect]:
         """Somebody saw how this view ends: then it ends so, for everybody who can still be told."""

@@ -36,6 +36,7 @@ from motet.wire.frames import (
     Decision,
     Installed,
     LeaveRequest,
+    LogEnd,
     MergeCancel,
     MergeCommit,
     MergeReady,
@@ -227,7 +228,7 @@ class ViewEngine(Coordinator):
         if current.leader is None or current.merge is None or current.late:
             return []
         return self._send(
-            current.leader, MergeReady(current.merge, current.position) if current.plan else self._response(current)
+            current.leader, MergeReady(current.merge, *current.log) if current.plan else self._response(current)
         )
 
     def _response(self, current: Round) -> MergeResponse:
@@ -255,15 +256,15 @@ class ViewEngine(Coordinator):
         current = self._part_of(source, frame.merge)
         if current is None or current.plan is not None or current.late:
             return []
-        cut = self._end_of(current)
-        decision = Decision(cut, frame.following, frame.digest, frame.subviews, frame.lacking, frame.epoch)
+        merged = (frame.following, frame.digest, frame.subviews, frame.lacking, frame.epoch)
+        decision = Decision(self._end_of(current), *merged, finals=self._finals_of(current))
         return self._plan_the_end(current, decision, PrimaryRecord(frame.last, frame.attempts), now)
 
     def _on_merge_commit(self, source: Address, frame: MergeCommit, now: int) -> list[Effect]:
         """The leader's word that all parts are ready. Answered when we have installed, which we do at once."""
         current = self._part_of(source, frame.merge)
         if current is not None and current.plan is not None and not current.late:
-            decision = replace(current.plan.decision, position=frame.position)
+            decision = replace(current.plan.decision, position=frame.position, producers=frame.producers)
             return self._commit(current, decision, now) + self._send(source, Installed(frame.view))
         has_installed = self._ended is not None and self._ended.decision.following.id == frame.view
         return self._send(source, Installed(frame.view)) if has_installed else []
@@ -328,9 +329,9 @@ class ViewEngine(Coordinator):
         leader = self._leader
         if leader is None or leader.merge != frame.merge:
             return self._settle_old_merge(source, frame.merge)
-        if not leader.ready(source, frame.position) or leader.plan is None:
+        if not leader.ready(source, LogEnd(frame.position, frame.producers)) or leader.plan is None:
             return []
-        self._led = MergeCommit(leader.merge, leader.plan.following.id, leader.position)
+        self._led = MergeCommit(leader.merge, leader.plan.following.id, *leader.log)
         self._led_parts = tuple(leader.coordinators)
         self._lead_until = now + self._config.in_doubt_ns
         return self._send_all(leader.unanswered())

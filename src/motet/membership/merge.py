@@ -20,7 +20,7 @@ from motet.core.effects import Frame
 from motet.core.identity import Address
 from motet.core.view import Ballot, View, ViewId
 from motet.membership.primary import PrimaryRecord, combined
-from motet.wire.frames import MergeCancel, MergeCommit, MergeRequest, MergeResponse, MergeView, Pairs
+from motet.wire.frames import LogEnd, MergeCancel, MergeCommit, MergeRequest, MergeResponse, MergeView, Pairs
 
 Sends = list[tuple[Address, Frame]]
 
@@ -43,7 +43,7 @@ class MergeLeader:
         self.merge = merge
         self.phase = Phase.GATHERING
         self.plan: MergeView | None = None
-        self.position = 0  # of the log, when the merged view begins
+        self.log = LogEnd()  # when the merged view begins
         self._local = local
         self._view = view
         self._parts = {coordinator: _Part() for coordinator in coordinators}
@@ -73,7 +73,7 @@ class MergeLeader:
         if self.plan is None:
             return MergeRequest(self.merge, self._view)
         if self.phase is Phase.COMMITTED:
-            return MergeCommit(self.merge, self.plan.following.id, self.position)
+            return MergeCommit(self.merge, self.plan.following.id, *self.log)
         return self.plan
 
     def respond(self, source: Address, frame: MergeResponse) -> bool:
@@ -115,14 +115,14 @@ class MergeLeader:
         )
         self.phase = Phase.AGREEING
 
-    def ready(self, source: Address, position: int) -> bool:
+    def ready(self, source: Address, log: LogEnd) -> bool:
         """True when this makes all parts ready. The log stands where the part says that the others follow."""
         part = self._parts.get(source)
         if part is None or self.phase is not Phase.AGREEING or part.is_ready:
             return False
         part.is_ready = True
         if part.response is self._responses()[0]:
-            self.position = position
+            self.log = log
         if self.silent:
             return False
         self.phase = Phase.COMMITTED

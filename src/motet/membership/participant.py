@@ -28,7 +28,9 @@ from motet.wire.frames import (
     Commit,
     CutTo,
     Decision,
+    Finals,
     Installed,
+    LogEnd,
     Nack,
     Prepare,
     Prepared,
@@ -43,7 +45,9 @@ Cuts = Mapping[Address, Cut[Address]]
 class Flushed(Protocol):
     """The channel whose messages must be the same for all who go on. Reliable multicast is one."""
 
-    def freeze(self) -> dict[Address, DigestEntry]: ...
+    def freeze(self) -> tuple[dict[Address, DigestEntry], Finals]:
+        """Stop. The answer: what we hold of each stream, and numbers of ordered frames that others may not know."""
+
     def fetch(self, cut: Cuts, now: int) -> list[Effect]: ...
     def is_complete(self, cut: Cuts) -> bool: ...
     def thaw(self, now: int) -> list[Effect]: ...
@@ -52,14 +56,14 @@ class Flushed(Protocol):
     def position(self) -> int:
         """How far the log is delivered."""
 
-    def position_after(self, cut: Cuts, *, goes_on: bool) -> int:
-        """The same, when the view will have ended with this cut, which is held."""
+    def log_after(self, cut: Cuts, finals: Finals, *, goes_on: bool) -> LogEnd:
+        """Where the log will stand when the view has ended with this cut, which is held, and these numbers."""
 
-    def end_view(self, cut: Cuts, *, goes_on: bool) -> list[Effect]:
+    def end_view(self, cut: Cuts, finals: Finals, *, goes_on: bool) -> list[Effect]:
         """Deliver the rest; of the log only if it goes on in the view that follows."""
 
-    def begin_view(self, view: View, digest: Mapping[Address, int], position: int | None, now: int) -> list[Effect]:
-        """`position`: where the log stands, for one who comes to it from outside."""
+    def begin_view(self, view: View, digest: Mapping[Address, int], log: LogEnd | None, now: int) -> list[Effect]:
+        """`log`: where it stands, for one who comes to it from outside."""
 
 
 class Surroundings:
@@ -211,7 +215,7 @@ class Participant:
 
     def _on_prepare(self, source: Address, frame: Prepare, now: int) -> list[Effect]:
         if self._ended is not None and frame.view == self._ended.view:
-            return self._send(source, self._answer(frame, {}, self._ended))
+            return self._send(source, self._answer(frame, {}, (), self._ended))
         if frame.view.number > self.view.id.number and source in self.view:
             return self._send(source, Nack(self.view.id, self._promised, self._promised))  # we missed how ours ended
         if frame.view != self.view.id or source not in self.view or self.has_left:
@@ -223,7 +227,7 @@ class Participant:
             return []  # this ballot was called off
         effects = self._promise(frame.ballot, now, voids=frame.voids) if frame.ballot > self._promised else []
         self._frozen_since = now
-        return effects + self._send(source, self._answer(frame, self._channel.freeze(), None))
+        return effects + self._send(source, self._answer(frame, *self._channel.freeze(), None))
 
     def _promise(self, ballot: Ballot, now: int, *, voids: bool = False) -> list[Effect]:
         """A proposer that begins again will not commit what it planned, and says whether others might."""
@@ -236,14 +240,16 @@ class Participant:
         self._plan, self._is_ready = None, False
         return self._superseded(ballot)
 
-    def _answer(self, frame: Prepare, digest: Mapping[Address, DigestEntry], ended: Commit | None) -> Prepared:
+    def _answer(
+        self, frame: Prepare, digest: Mapping[Address, DigestEntry], finals: Finals, ended: Commit | None
+    ) -> Prepared:
         record, need = self.record, self._surroundings.need
         decided = ended.decision if ended else None
         log = (self.epoch, self._channel.position)
         founds = self._surroundings.founds
         known = (record.last, record.attempts)
         past = named_past(self.past, record)
-        return Prepared(frame.view, frame.ballot, quads(digest), *known, need, founds, *log, decided, past=past)
+        return Prepared(frame.view, frame.ballot, quads(digest), *known, need, founds, *log, decided, finals, past)
 
     def _on_cut(self, source: Address, frame: CutTo, now: int) -> list[Effect]:
         if frame.view != self.view.id or frame.ballot != self._promised or not self.is_frozen:
@@ -269,8 +275,9 @@ class Participant:
 
     def _readiness(self, plan: CutTo) -> Ready:
         decision = plan.decision
-        position = self._channel.position_after(self._cut(decision.cut), goes_on=self._is_followed(decision))
-        return Ready(plan.view, plan.ballot, position)
+        is_followed = self._is_followed(decision)
+        log = self._channel.log_after(self._cut(decision.cut), decision.finals, goes_on=is_followed)
+        return Ready(plan.view, plan.ballot, *log)
 
     def _is_followed(self, decision: Decision) -> bool:
         """Our log goes on in the view that follows, and those who come in from other parts take it over."""
@@ -300,10 +307,10 @@ class Participant:
     def _leave_behind(self, frame: Commit) -> list[Effect]:
         """We wanted to go, and the others did not wait for us: nobody keeps what we lack."""
         self._ended = frame
-        return self._channel.end_view({}, goes_on=False) + self._go(frame.decision.following)
+        return self._channel.end_view({}, (), goes_on=False) + self._go(frame.decision.following)
 
     def _install(self, frame: Commit, cut: Cuts, now: int) -> list[Effect]:
-        effects = self._channel.end_view(cut, goes_on=self._is_followed(frame.decision))
+        effects = self._channel.end_view(cut, frame.decision.finals, goes_on=self._is_followed(frame.decision))
         self._ended = frame
         if self._local in frame.decision.following:
             return effects + self._enter(frame.decision, now)
@@ -319,7 +326,7 @@ class Participant:
         """The others ended this view without us: we were cut off, or suspected. Until a merge we are our own view."""
         alone = View(self._next_id(0), (self._local,), is_primary=self._config.partitions == "all")
         lacking = (self._local.incarnation,) if self._surroundings.need is StateNeed.LACKING else ()
-        return self._channel.end_view({}, goes_on=False) + self._enter(Decision((), alone, (), (), lacking), now)
+        return self._channel.end_view({}, (), goes_on=False) + self._enter(Decision((), alone, (), (), lacking), now)
 
     def _enter(self, decision: Decision, now: int) -> list[Effect]:
         before, self.view = self.view.id, decision.following
@@ -332,19 +339,19 @@ class Participant:
         known = {member.incarnation: member for member in view.members}
         digest = {known[incarnation]: seqno for incarnation, seqno in decision.digest if incarnation in known}
         taken_over = self._take_over(decision, before)
-        position = self._channel.position if taken_over is None else taken_over
+        position = self._channel.position if taken_over is None else taken_over.position
         begun = self._channel.begin_view(view, digest, taken_over, now)
         installed = ViewInstalled(view, decision.subviews, decision.lacking, position)
         return [installed, *effects, *begun, *self._begun(now)]
 
-    def _take_over(self, decision: Decision, before: ViewId) -> int | None:
+    def _take_over(self, decision: Decision, before: ViewId) -> LogEnd | None:
         """Whose log and state we share from now on; the answer is where that log stands, if it was not ours."""
         comes_in = bool(decision.subviews) and decision.subviews[0].id != before
         if decision.following.is_primary:
             self.epoch = decision.following.id
         elif comes_in:
             self.epoch = decision.epoch
-        return decision.position if comes_in else None
+        return LogEnd(decision.position, decision.producers) if comes_in else None
 
     def _next_id(self, known: int) -> ViewId:
         """Above every view that we made or know of: no id is used twice, and views are installed in their order."""

@@ -12,20 +12,27 @@ from motet.wire.ordered import HEADER, NUMBER, TAG
 
 RUN_BYTES = 24
 RUNS_OVERHEAD = 18  # the view id and the length of the list
+MOST_REACH = 4096  # frames of one sender that are held back here; no member that behaves has more under way
 
 
 @dataclass(frozen=True, slots=True)
 class OrderingConfig:
     body_bytes: int = 60_000  # the largest body, numbers that ride along included
-    window: int = 64  # frames of ours that may be under way without being delivered; bounds the hold-back queues
+    carrier: str = "window"  # rides on the reliable multicast; "continuous": the seed's sender on plain datagrams
+    window: int = 64  # frames of ours that may be under way without being delivered
+    reach: int = 1024  # frames of ours that others may not have delivered yet; bounds their hold-back queues
     backlog_bytes: int = 32 << 20  # accepted but waiting; once beyond it, `send` refuses
     ask_ns: int = 50 * MILLISECOND  # proposals that are late are asked for after this, and ever more seldom
     progress_ns: int = 10 * MILLISECOND  # how often members tell how far they are, while that changes
     most_riders: int = 64  # final numbers that ride on one frame; more make a frame of their own
+    waits_for_disk: bool = False  # others hear only of what is on our disk: then stable is, at every member
 
     def __post_init__(self) -> None:
         require_between("body_bytes", self.body_bytes, 2 * MIN_BODY_BYTES, MAX_DATAGRAM_BYTES)
-        require_between("window", self.window, 1, 1 << 20)
+        require_between("window", self.window, 1, MOST_REACH)
+        require_between("reach", self.reach, self.window, MOST_REACH)
+        if self.carrier not in ("window", "continuous"):
+            raise ConfigError(f"carrier is {self.carrier!r}; allowed are 'window' and 'continuous'")
         require_between("backlog_bytes", self.backlog_bytes, 1, 1 << 40)
         require_between("ask_ns", self.ask_ns, MILLISECOND, 60 * SECOND)
         require_between("progress_ns", self.progress_ns, MILLISECOND, 60 * SECOND)

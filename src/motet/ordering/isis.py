@@ -14,6 +14,8 @@ out once; the same (sender, id) is proposed once.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from motet.ordering.holdback import HoldBackQueue, Pending
 from motet.wire.ordered import Number, Tag
 
@@ -89,21 +91,29 @@ class Isis:
         """Of these ids, those that are held back: a sender's frames are delivered in their order."""
         return range(max(first, self._delivered[sender] + 1), min(last, self._received[sender]) + 1)
 
-    @property
-    def received_ids(self) -> list[int]:
-        """Of each sender, the highest id received."""
-        return list(self._received)
+    def received(self, sender: int) -> int:
+        return self._received[sender]
 
-    @property
-    def decided_ids(self) -> list[int]:
-        return list(self._decided)
+    def decided(self, sender: int) -> int:
+        return self._decided[sender]
 
     @property
     def delivered_ids(self) -> list[int]:
         return list(self._delivered)
 
-    def received(self, sender: int) -> int:
-        return self._received[sender]
+    def held(self, sender: int) -> int:
+        """How many frames of this sender are held back."""
+        return self._received[sender] - self._delivered[sender]
+
+    def copy(self) -> Isis:
+        """To see what would be delivered; proposals for frames of ours are left out."""
+        twin = Isis(self._size, self._rank)
+        twin.clock, twin.final = self.clock, self.final
+        twin._received, twin._decided = list(self._received), list(self._decided)
+        twin._delivered = list(self._delivered)
+        for pending in self.queue:
+            twin.queue.add(replace(pending))
+        return twin
 
     def _check(self) -> None:
         self.queue._check()

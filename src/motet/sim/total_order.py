@@ -90,6 +90,7 @@ def draw_ordered_plan(seed: int) -> GroupPlan:
         ask_ns=rng.choice([20, 50, 200]) * MILLISECOND,
         progress_ns=rng.choice([5, 10, 50]) * MILLISECOND,
         most_riders=rng.choice([1, 4, 64]),
+        carrier=rng.choice(["window", "window", "continuous"]),
     )
     return replace(plan, config=replace(plan.config, ordering=ordering))
 

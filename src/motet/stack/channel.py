@@ -13,11 +13,31 @@ from motet.core.effects import Channel, Deliver, Effect, Frame, Transmit
 from motet.core.identity import Address
 from motet.core.view import View
 from motet.multicast import Multicast, MulticastConfig
-from motet.ordering import OrderingConfig, TotalOrder
+from motet.ordering import OrderingConfig, PlainStream, TotalOrder
 from motet.window.digest import Cut, DigestEntry
 from motet.wire.body import Port
+from motet.wire.frames import Finals, LogEnd
 
 Cuts = Mapping[Address, Cut[Address]]
+
+
+class _Stream(PlainStream):
+    """The multicast, as the ordering sees it."""
+
+    def __init__(self, multicast: Multicast) -> None:
+        self._multicast = multicast
+
+    @property
+    def is_barred(self) -> bool:
+        return self._multicast.sender.has_marker_waiting
+
+    @property
+    def sent(self) -> int:
+        return self._multicast.sender.window.high
+
+    def delivered(self, member: Address) -> int:
+        receiver = self._multicast.receiver(member)
+        return self._multicast.sender.window.delivered if receiver is None else receiver.window.delivered
 
 
 class GroupChannel:
@@ -28,7 +48,7 @@ class GroupChannel:
         self.ordering = TotalOrder(local, ordering, counters) if ordering is not None else None
         if self.ordering is not None:
             self.multicast.sender.rider = self.ordering
-            self.ordering.is_barred = lambda: self.multicast.sender.has_marker_waiting
+            self.ordering.run_beside(_Stream(self.multicast))
 
     def start(self, view: View, now: int) -> list[Effect]:
         """The view of our own that comes before any other."""
@@ -54,9 +74,16 @@ class GroupChannel:
 
     def hold(self) -> None:
         self.multicast.hold()
+        if self.ordering is not None:
+            self.ordering.hold()
 
     def release(self, now: int) -> list[Effect]:
-        return self._ordered(self.multicast.release(now), now)
+        effects = self.ordering.release(now) if self.ordering is not None else []
+        return effects + self._ordered(self.multicast.release(now), now)
+
+    def persisted(self, position: int, now: int) -> None:
+        if self.ordering is not None:
+            self.ordering.persisted(position, now)
 
     # What the network and the clock bring
 
@@ -70,7 +97,9 @@ class GroupChannel:
 
     def tick(self, now: int) -> list[Effect]:
         effects = self._ordered(self.multicast.tick(now), now)
-        return effects + self.ordering.tick(now) if self.ordering is not None else effects
+        if self.ordering is None:
+            return effects
+        return effects + self.ordering.tick(now) + self._ordered([], now)
 
     def next_deadline(self) -> int | None:
         ordering_due = self.ordering.next_deadline() if self.ordering is not None else None
@@ -78,8 +107,9 @@ class GroupChannel:
 
     # A flush
 
-    def freeze(self) -> dict[Address, DigestEntry]:
-        return self.multicast.freeze()
+    def freeze(self) -> tuple[dict[Address, DigestEntry], Finals]:
+        finals = self.ordering.freeze() if self.ordering is not None else ()
+        return self.multicast.freeze(), finals
 
     def fetch(self, cut: Cuts, now: int) -> list[Effect]:
         return self._ordered(self.multicast.fetch(cut, now), now)
@@ -88,25 +118,28 @@ class GroupChannel:
         return self.multicast.is_complete(cut)
 
     def thaw(self, now: int) -> list[Effect]:
-        return self._ordered(self.multicast.thaw(now), now)
+        effects = self.ordering.thaw(now) if self.ordering is not None else []
+        return effects + self._ordered(self.multicast.thaw(now), now)
 
     @property
     def position(self) -> int:
         return self.ordering.position if self.ordering is not None else 0
 
-    def position_after(self, cut: Cuts, *, goes_on: bool) -> int:
-        undelivered = self.multicast.undelivered(cut)
-        return self.ordering.position_after(undelivered, goes_on=goes_on) if self.ordering is not None else 0
+    def log_after(self, cut: Cuts, finals: Finals = (), *, goes_on: bool) -> LogEnd:
+        if self.ordering is None:
+            return LogEnd()
+        return self.ordering.log_after(self.multicast.undelivered(cut), goes_on=goes_on, finals=finals)
 
-    def end_view(self, cut: Cuts, *, goes_on: bool) -> list[Effect]:
+    def end_view(self, cut: Cuts, finals: Finals = (), *, goes_on: bool) -> list[Effect]:
         effects = self.multicast.end_view(cut)
         if self.ordering is None:
             return effects
+        self.ordering.freeze()
         taken = [effect for effect in self._taken(effects, 0) if not isinstance(effect, Transmit)]  # no more proposals
-        return taken + self.ordering.end_view(goes_on=goes_on)
+        return taken + self.ordering.end_view(goes_on=goes_on, finals=finals)
 
-    def begin_view(self, view: View, digest: Mapping[Address, int], position: int | None, now: int) -> list[Effect]:
-        effects = self.ordering.begin_view(view, position, now) if self.ordering is not None else []
+    def begin_view(self, view: View, digest: Mapping[Address, int], log: LogEnd | None, now: int) -> list[Effect]:
+        effects = self.ordering.begin_view(view, log, now) if self.ordering is not None else []
         return effects + self._ordered(self.multicast.begin_view(view.members, digest, now, view.id.tag), now)
 
     # Between the two
@@ -118,7 +151,7 @@ class GroupChannel:
         made = self._taken(effects, now)
         while self.ordering.is_eager and (sent := self.multicast.pump(now)):
             made += self._taken(sent, now)
-        return made + self.ordering.admission()
+        return made + self.ordering.advance(now) + self.ordering.admission()
 
     def _taken(self, effects: list[Effect], now: int) -> list[Effect]:
         assert self.ordering is not None

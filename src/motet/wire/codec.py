@@ -18,12 +18,14 @@ from zlib import crc32
 
 from motet.core.effects import Frame
 from motet.core.limits import MAX_DATAGRAM_BYTES
+from motet.core.view import ViewId
 from motet.wire.body import flaw
 from motet.wire.fields import (
     ADDRESS,
     BALLOT,
     BYTES,
     DECISION,
+    FINALS,
     FLAG,
     PAIRS,
     QUADS,
@@ -32,6 +34,7 @@ from motet.wire.fields import (
     TEXT,
     TRIPLES,
     U16,
+    U32,
     U64,
     VIEW,
     VIEW_ID,
@@ -65,6 +68,10 @@ from motet.wire.frames import (
     MulticastData,
     MulticastXmitRequest,
     Nack,
+    OrderAck,
+    OrderData,
+    OrderSeq,
+    OrderSeqAck,
     Prepare,
     Prepared,
     Progress,
@@ -162,6 +169,7 @@ _TWO_U32_U64 = Struct("<IIQ")
 _CONN_FLAG_U64 = Struct("<IBQ")
 _THREE_U64 = Struct("<QQQ")
 _FOUR_U64 = Struct("<QQQQ")
+_FIVE_U64 = Struct("<QQQQQ")
 _TWO_U64 = Struct("<QQ")
 
 # A number that was released is never given to another kind.
@@ -194,6 +202,14 @@ _KINDS: dict[type[Frame], _Kind] = {
     Highest: _Kind(19, _THREE_U64, "none", 0, Highest, lambda f: (f.seqno, f.stable, f.view)),
     AreYouAlive: _Kind(33, _NOTHING, "none", 0, AreYouAlive, lambda f: ()),
     Purged: _Kind(20, _TWO_U64, "none", 1, Purged, lambda f: (f.sender, f.low)),
+    OrderData: _Kind(
+        80,
+        _FIVE_U64,
+        "body",
+        2,
+        lambda number, creator, *fields: OrderData(ViewId(number, creator), *fields),
+        lambda f: (f.view.number, f.view.creator, f.id, f.settled, f.after),
+    ),
 }
 # Frames whose fields nest. Their numbers are of the same series.
 _RECORD = (optional(VIEW), listed(VIEW))
@@ -201,9 +217,12 @@ _CONTROL: dict[type[Frame], tuple[int, tuple[Field[Any], ...]]] = {
     Heartbeat: (32, (VIEW_ID,)),
     IAmAlive: (34, (VIEW_ID,)),
     Prepare: (40, (VIEW_ID, BALLOT, listed(ADDRESS), FLAG)),
-    Prepared: (41, (VIEW_ID, BALLOT, QUADS, *_RECORD, STATE_NEED, FLAG, VIEW_ID, U64, optional(DECISION), listed(U64))),
+    Prepared: (
+        41,
+        (VIEW_ID, BALLOT, QUADS, *_RECORD, STATE_NEED, FLAG, VIEW_ID, U64, optional(DECISION), FINALS, listed(U64)),
+    ),
     CutTo: (42, (VIEW_ID, BALLOT, DECISION, *_RECORD)),
-    Ready: (43, (VIEW_ID, BALLOT, U64)),
+    Ready: (43, (VIEW_ID, BALLOT, U64, PAIRS)),
     Commit: (44, (VIEW_ID, BALLOT, DECISION)),
     Installed: (45, (VIEW_ID,)),
     Abort: (46, (VIEW_ID, BALLOT, FLAG)),
@@ -230,8 +249,8 @@ _CONTROL: dict[type[Frame], tuple[int, tuple[Field[Any], ...]]] = {
         ),
     ),
     MergeView: (55, (BALLOT, VIEW, PAIRS, listed(VIEW), listed(U64), VIEW_ID, *_RECORD)),
-    MergeReady: (56, (BALLOT, U64)),
-    MergeCommit: (57, (BALLOT, VIEW_ID, U64)),
+    MergeReady: (56, (BALLOT, U64, PAIRS)),
+    MergeCommit: (57, (BALLOT, VIEW_ID, U64, PAIRS)),
     MergeCancel: (58, (BALLOT, FLAG)),
     StateRequest: (60, (VIEW_ID, U64, U16)),
     StateChunk: (61, (VIEW_ID, U64, FLAG, BYTES)),
@@ -240,6 +259,9 @@ _CONTROL: dict[type[Frame], tuple[int, tuple[Field[Any], ...]]] = {
     ProposalRequest: (71, (VIEW_ID, U64, U64)),
     Progress: (72, (VIEW_ID, U64)),
     Stable: (73, (VIEW_ID, U64)),
+    OrderAck: (81, (VIEW_ID, U64, U64)),
+    OrderSeq: (82, (VIEW_ID, U64, U64, U64, U32)),
+    OrderSeqAck: (83, (VIEW_ID, U64)),
 }
 _CONTROL_BY_NUMBER = {number: (kind, schema) for kind, (number, schema) in _CONTROL.items()}
 
@@ -251,8 +273,9 @@ _KIND_AT = 3
 _FLAGGED = _KINDS[UnicastData].number
 _BY_NUMBER: dict[int, _Kind] = {kind.number: kind for kind in _KINDS.values()}
 
-# What a data frame needs beside its body; the body gets the rest of `frame_bytes`.
-DATA_OVERHEAD = HEADER.size + max(kind.fields.size for kind in _KINDS.values() if kind.tail == "body")
+# What a data frame needs beside its body; the body gets the rest of `frame_bytes`. An ORDER_DATA has no numbers riding
+# on it, and needs less than what is left for those.
+DATA_OVERHEAD = HEADER.size + max(_KINDS[kind].fields.size for kind in (UnicastData, MulticastData))
 CHUNK_OVERHEAD = HEADER.size + 29  # beside the data of a STATE_CHUNK: view id, index, flag, length
 
 

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 from motet.core.identity import Address
 from motet.core.view import Ballot, View, ViewId, ViewSummary
 from motet.errors import MotetError
-from motet.wire.frames import Decision, StateNeed
+from motet.wire.frames import Decision, Finals, StateNeed
 
 T = TypeVar("T")
 
@@ -142,9 +142,11 @@ TRIPLE: Field[tuple[int, int, int]] = checked(lambda *three: three, lambda three
 TRIPLES = listed(TRIPLE)
 QUAD: Field[tuple[int, int, int, int]] = checked(lambda *four: four, lambda four: four, U64, U64, U64, U64)
 QUADS = listed(QUAD)
+NUMBER: Field[tuple[int, int]] = checked(lambda *two: two, lambda two: two, U64, U32)
+FINALS: Field[Finals] = listed(checked(lambda *three: three, lambda three: three, U64, U64, listed(NUMBER)))
 DECISION: Field[Decision] = checked(
     Decision,
-    lambda d: (d.cut, d.following, d.digest, d.subviews, d.lacking, d.epoch, d.position),
+    lambda d: (d.cut, d.following, d.digest, d.subviews, d.lacking, d.epoch, d.position, d.producers, d.finals),
     QUADS,
     VIEW,
     PAIRS,
@@ -152,6 +154,8 @@ DECISION: Field[Decision] = checked(
     listed(U64),
     VIEW_ID,
     U64,
+    PAIRS,
+    FINALS,
 )
 
 

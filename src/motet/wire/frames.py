@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from motet.core.effects import Frame
 from motet.core.identity import Address
@@ -122,6 +123,14 @@ class IAmAlive(Frame):
 
 Pairs = tuple[tuple[int, int], ...]
 Quads = tuple[tuple[int, int, int, int], ...]
+Finals = tuple[tuple[int, int, Pairs], ...]  # (sender, id of the first, final numbers of it and those that follow it)
+
+
+class LogEnd(NamedTuple):
+    """Where a log stands, and what those who come to it from outside need to go on with it."""
+
+    position: int = 0
+    producers: Pairs = ()  # of appends that can be repeated: (producer, highest sequence), the least recent first
 
 
 class StateNeed(IntEnum):
@@ -143,6 +152,8 @@ class Decision:
     lacking: tuple[int, ...] = ()  # who does not have the application's state when the following view begins
     epoch: ViewId = NO_VIEW  # the last primary view of those whom the others follow
     position: int = 0  # where their log stands when the following view begins; known when all are ready
+    producers: Pairs = ()  # and the appends that it knows; see LogEnd
+    finals: Finals = ()  # of the ordered frames of the view that ends: what any participant knew
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +180,7 @@ class Prepared(Frame):
     epoch: ViewId  # the last primary view that it was in, or whose log and state it took over
     position: int  # how far it has delivered that log
     decided: Decision | None  # it has seen the COMMIT that ended this view so
+    finals: Finals = ()  # numbers of ordered frames that it knows and others may not
     past: tuple[int, ...] = ()  # earlier incarnations whose memory it holds, and for which it stands
 
 
@@ -188,6 +200,7 @@ class Ready(Frame):
     view: ViewId
     ballot: Ballot
     position: int = 0  # where its log will stand when the view has ended so
+    producers: Pairs = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,6 +320,7 @@ class MergeReady(Frame):
 
     merge: Ballot
     position: int = 0
+    producers: Pairs = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,6 +330,7 @@ class MergeCommit(Frame):
     merge: Ballot
     view: ViewId  # the merged one; the coordinator answers with INSTALLED
     position: int = 0
+    producers: Pairs = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,3 +398,42 @@ class Stable(Frame):
 
     view: ViewId
     position: int
+
+
+@dataclass(frozen=True, slots=True)
+class OrderData(Frame):
+    """The seed's DataMessage on a datagram of its own; its sender is the datagram's source."""
+
+    view: ViewId
+    id: int  # counted by its sender from 1 in this view
+    settled: int  # all members have the final numbers of its sender's frames up to here
+    after: int  # seqno of the last plain multicast that its sender sent before it
+    body: bytes  # an ordered one, without numbers
+
+
+@dataclass(frozen=True, slots=True)
+class OrderAck(Frame):
+    """The seed's AckMessage: this frame of yours is here, and this is the number that I propose for it."""
+
+    view: ViewId
+    id: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class OrderSeq(Frame):
+    """The seed's SeqMessage: the final number of a frame of mine."""
+
+    view: ViewId
+    id: int
+    settled: int
+    number: int
+    proposer: int  # rank in the view
+
+
+@dataclass(frozen=True, slots=True)
+class OrderSeqAck(Frame):
+    """The seed's SeqAckMessage."""
+
+    view: ViewId
+    id: int

@@ -1,0 +1,60 @@
+"""Where our log stands: how far it is delivered, known to be everywhere, and on our disk.
+
+Positions count messages, from 1. What is delivered beyond the stable position can be taken back, and only if we are
+cut off from the primary component.
+
+Invariants: stable <= position; persisted <= position.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from motet.core.effects import Effect
+from motet.ordering.holdback import Pending
+from motet.ordering.producers import Producers
+from motet.wire.body import message_count
+from motet.wire.frames import LogEnd, Pairs
+
+
+@dataclass(frozen=True, slots=True)
+class RolledBack(Effect):
+    """What was delivered at these positions, both included, may not be what the group agreed on: forget it."""
+
+    first: int
+    last: int
+
+
+class Log:
+    def __init__(self, position: int = 0, stable: int = 0, producers: Pairs = ()) -> None:
+        self.position = position
+        self.stable = stable
+        self.persisted = position
+        self.producers = Producers(producers)
+
+    def place(self, pending: Pending) -> int | None:
+        """The position of the first message that ends in this frame; None if it repeats an append: it gets none."""
+        if pending.tag is not None and not self.producers.accept(pending.tag):
+            return None
+        first = self.position + 1
+        self.position += message_count(pending.body)
+        return first
+
+    def end(self) -> LogEnd:
+        return LogEnd(self.position, self.producers.pairs())
+
+    def copy(self) -> Log:
+        return Log(self.position, self.stable, self.producers.pairs())
+
+    def move_to(self, end: LogEnd) -> list[Effect]:
+        """We come in from outside: what we delivered and do not know to be stable may not be the group's."""
+        rolled_back = RolledBack(self.stable + 1, self.position)
+        self.position = end.position
+        self.stable = min(self.stable, end.position)
+        self.persisted = min(self.persisted, self.stable)
+        self.producers = Producers(end.producers)
+        return [rolled_back] if rolled_back.first <= rolled_back.last else []
+
+    def _check(self) -> None:
+        assert self.stable <= self.position
+        assert self.persisted <= self.position
