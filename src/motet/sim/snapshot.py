@@ -7,6 +7,7 @@ from dataclasses import replace
 from random import Random
 
 from motet.core.effects import Channel
+from motet.core.trace import Emit
 from motet.core.units import MILLISECOND, SECOND
 from motet.sim.channels import Outcome
 from motet.sim.checkers import Violation
@@ -28,8 +29,8 @@ LONGEST_NS = max(TIMEOUTS_NS) + SECOND  # then every snapshot has ended, one way
 
 
 class SnapshotWorld(TotalOrderWorld):
-    def __init__(self, plan: GroupPlan, transcript: Transcript | None) -> None:
-        super().__init__(plan, transcript)
+    def __init__(self, plan: GroupPlan, transcript: Transcript | None, trace: Emit | None = None) -> None:
+        super().__init__(plan, transcript, trace)
         self._snapshot_rng = Random(f"snapshots {plan.seed}")
 
     def run(self) -> list[Violation]:
@@ -148,5 +149,5 @@ def draw_snapshot_plan(seed: int) -> GroupPlan:
     return replace(plan, config=replace(plan.config, snapshot=config))
 
 
-def run_snapshot(seed: int, *, with_transcript: bool = False) -> Outcome:
-    return run_world(SnapshotWorld, draw_snapshot_plan(seed), with_transcript)
+def run_snapshot(seed: int, *, with_transcript: bool = False, trace: Emit | None = None) -> Outcome:
+    return run_world(SnapshotWorld, draw_snapshot_plan(seed), with_transcript, trace)
