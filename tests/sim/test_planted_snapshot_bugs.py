@@ -21,7 +21,7 @@ from motet.wire.body import Port
 from motet.wire.ordered import Tag
 from motet.wire.snapshot import Marker, Waiting, encode
 
-SEEDS = range(500)
+SEEDS = range(14, 500)  # begins with worlds that are small, and quick
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 

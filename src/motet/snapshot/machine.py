@@ -196,11 +196,7 @@ class Snapshots:
         effects: list[Effect] = []
         for snapshot in self._timers.take_due(now):
             if self._own is not None and self._own.snapshot == snapshot:
-                missing = [member for member in self._own.view.members if member not in self._own.reports]
-                waited = format_ns(self._config.timeout_ns)
-                effects += self._fail(
-                    f"after {waited} no report of {', '.join(map(str, missing))}; is it held or busy?"
-                )
+                effects += self._fail(self._too_late(self._own))
             elif self._parts.pop(snapshot, None) is not None:
                 self._counters[Count.SNAPSHOT_ABANDONED] += 1
         return effects
@@ -326,6 +322,13 @@ class Snapshots:
         self._timers.cancel(own.snapshot)
         reports = {member: own.reports[member] for member in own.view.members}
         return [SnapshotTaken(own.snapshot, own.view, reports)]
+
+    def _too_late(self, own: _Gathering) -> str:
+        missing = ", ".join(str(member) for member in own.view.members if member not in own.reports)
+        return (
+            f"after {format_ns(self._config.timeout_ns)} there is no report of {missing}: its application takes no "
+            f"deliveries or gives no state, or a channel to it stands still; start again"
+        )
 
     def _on_refusal(self, sender: Address, refusal: Refusal) -> list[Effect]:
         own = self._own
