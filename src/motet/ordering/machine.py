@@ -30,7 +30,7 @@ from motet.ordering.config import OrderingConfig
 from motet.ordering.holdback import HoldBackQueue, Pending
 from motet.ordering.isis import MOST_NUMBER, Isis
 from motet.wire.backlog import Backlog
-from motet.wire.body import MAX_MESSAGE_BYTES, UNCOUNTED, Port, message_count
+from motet.wire.body import MAX_MESSAGE_BYTES, Port, message_count
 from motet.wire.frames import Progress, ProposalRequest, Proposals, Stable
 from motet.wire.ordered import ORDERED, Number, Ordered, Tag, seal, unseal
 
@@ -92,8 +92,6 @@ class TotalOrder:
         """Accept messages; they go out when the view is primary and the window allows. All are accepted, or none."""
         if self._has_left:
             raise LeftGroupError("this member has left the group; join again to send")
-        if port in UNCOUNTED:
-            raise MisuseError(f"messages of port {port} are for the members themselves, and are not ordered")
         largest = max(map(len, messages), default=0)
         if largest > MAX_MESSAGE_BYTES:
             raise MessageTooLargeError(
