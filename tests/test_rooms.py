@@ -37,7 +37,10 @@ SERVE_MAY_IMPORT = frozenset({"journal", "wire", "window", "core", ERRORS})  # t
 SPARK_WORKER = PurePosixPath("spark/worker.py")  # the campaign's worker is the one file that runs simulations
 
 SANS_IO = frozenset({"stack", *PROTOCOLS, "wire", "window", "core"})
-SANS_IO_MAY_IMPORT = {PurePosixPath("wire/seal.py"): "cryptography"}  # arithmetic that nobody should write by hand
+SANS_IO_MAY_IMPORT = {
+    PurePosixPath("wire/seal.py"): "cryptography",  # arithmetic that nobody should write by hand
+    PurePosixPath("snapshot/export.py"): "pyarrow",  # results as files; no machine imports it
+}
 IMPURE = frozenset(
     {
         *("time", "datetime", "sched"),  # clocks
@@ -198,6 +201,8 @@ def test_allowed(path: str, source: str) -> None:
         ("spark/audit.py", "from motet.ordering import queue", "'spark' may not import 'ordering'"),
         ("serve/flight.py", "from motet.stack import member", "'serve' may not import 'stack'"),
         ("serve/flight.py", "from motet.membership import machine", "'serve' may not import 'membership'"),
+        ("snapshot/machine.py", "import pyarrow as pa", "standard library only, not 'pyarrow'"),
+        ("snapshot/export.py", "import numpy as np", "standard library only, not 'numpy'"),
         ("core/time.py", "import numpy as np", "standard library only, not 'numpy'"),
         ("wire/codec.py", "from rich.console import Console", "standard library only, not 'rich'"),
         ("wire/codec.py", "import cryptography", "standard library only, not 'cryptography'"),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from random import Random
 
 from motet.core.effects import Channel
-from motet.core.identity import Address
+from motet.core.trace import Emit
 from motet.core.units import MILLISECOND, SECOND
 from motet.sim.channels import Outcome
 from motet.sim.checkers import Violation
@@ -23,10 +23,14 @@ from motet.sim.transcript import Transcript
 from motet.snapshot import SnapshotConfig
 from motet.stack import Member
 
+PROBES = 3
+TIMEOUTS_NS = (3 * SECOND, 10 * SECOND, 30 * SECOND)
+LONGEST_NS = max(TIMEOUTS_NS) + SECOND  # then every snapshot has ended, one way or the other
+
 
 class SnapshotWorld(TotalOrderWorld):
-    def __init__(self, plan: GroupPlan, transcript: Transcript | None) -> None:
-        super().__init__(plan, transcript)
+    def __init__(self, plan: GroupPlan, transcript: Transcript | None, trace: Emit | None = None) -> None:
+        super().__init__(plan, transcript, trace)
         self._snapshot_rng = Random(f"snapshots {plan.seed}")
 
     def run(self) -> list[Violation]:
@@ -84,28 +88,42 @@ class SnapshotWorld(TotalOrderWorld):
     # In the end
 
     def _probe_snapshots(self) -> list[str]:
-        """All at once, while tokens are moved: in a group at rest every one of them succeeds."""
+        """All at once, while tokens are moved: in a group at rest every one of them succeeds.
+
+        If the view changes meanwhile it was not at rest: somebody has tried to found it, say. Then all try again.
+        """
+        for _ in range(PROBES):
+            views = {host.member.view.id for host in self._staying}
+            unmet = self._take_snapshots([host for host in self._staying if isinstance(host, TokenHost)])
+            if not unmet or views == {host.member.view.id for host in self._staying}:
+                break
+        return unmet or self._wait(self._unmet, PROBE_NS) or self._wait(self._left_over, PROBE_NS)
+
+    def _take_snapshots(self, hosts: list[TokenHost]) -> list[str]:
         begin = len(self.history.events)
-        hosts = [host for host in self._staying if isinstance(host, TokenHost)]
         for host in hosts:
             self._move_some(host)
             host.start_snapshot()
             self._move_some(host)
-        unmet = self._wait(lambda: self._untaken(begin, [host.address for host in hosts]), PROBE_NS)
-        return unmet or self._wait(self._unmet, PROBE_NS) or self._wait(self._left_over, PROBE_NS)
+        self._wait(lambda: self._unended(begin, hosts), LONGEST_NS)
+        return list(self._untaken(begin, hosts))
+
+    def _unended(self, begin: int, hosts: list[TokenHost]) -> Iterator[str]:
+        ended = {event.member for event in self.history.events[begin:] if isinstance(event, EndedSnapshot)}
+        return (f"the snapshot of {host.address} never ended" for host in hosts if host.address not in ended)
 
     def _move_some(self, host: TokenHost) -> None:
         for channel in Channel:
             to = self._snapshot_rng.choice(host.member.members)
             host.move(channel, to, (50, 50))
 
-    def _untaken(self, begin: int, members: list[Address]) -> Iterator[str]:
-        events = self.history.events[begin:]
-        taken = {event.member for event in events if isinstance(event, EndedSnapshot) and event.reports is not None}
-        reasons = {event.member: event.reason for event in events if isinstance(event, EndedSnapshot)}
-        for member in members:
-            if member not in taken:
-                yield f"{member} got no snapshot in a group at rest: {reasons.get(member, 'nothing was heard of it')}"
+    def _untaken(self, begin: int, hosts: list[TokenHost]) -> Iterator[str]:
+        ends = {event.member: event for event in self.history.events[begin:] if isinstance(event, EndedSnapshot)}
+        for host in hosts:
+            end = ends.get(host.address)
+            if end is None or end.reports is None:
+                reason = "it never ended" if end is None else end.reason
+                yield f"{host.address} got no snapshot in a group at rest: {reason}"
 
     def _left_over(self) -> Iterator[str]:
         for host in self._staying:
@@ -127,9 +145,9 @@ class SnapshotWorld(TotalOrderWorld):
 def draw_snapshot_plan(seed: int) -> GroupPlan:
     plan = draw_ordered_plan(seed)
     rng = Random(f"snapshot plan {seed}")
-    config = SnapshotConfig(timeout_ns=rng.choice([3, 10, 30]) * SECOND)
+    config = SnapshotConfig(timeout_ns=rng.choice(TIMEOUTS_NS))
     return replace(plan, config=replace(plan.config, snapshot=config))
 
 
-def run_snapshot(seed: int, *, with_transcript: bool = False) -> Outcome:
-    return run_world(SnapshotWorld, draw_snapshot_plan(seed), with_transcript)
+def run_snapshot(seed: int, *, with_transcript: bool = False, trace: Emit | None = None) -> Outcome:
+    return run_world(SnapshotWorld, draw_snapshot_plan(seed), with_transcript, trace)

@@ -2,6 +2,18 @@
 
 from motet.snapshot.config import SnapshotConfig
 from motet.snapshot.machine import RecordState, SnapshotFailed, Snapshots, SnapshotTaken
-from motet.wire.snapshot import Report, SnapshotId
+from motet.snapshot.result import FlyingMessage, SnapshotResult
+from motet.wire.snapshot import Report, SnapshotId, Waiting
 
-__all__ = ["RecordState", "Report", "SnapshotConfig", "SnapshotFailed", "SnapshotId", "SnapshotTaken", "Snapshots"]
+__all__ = [
+    "FlyingMessage",
+    "RecordState",
+    "Report",
+    "SnapshotConfig",
+    "SnapshotFailed",
+    "SnapshotId",
+    "SnapshotResult",
+    "SnapshotTaken",
+    "Snapshots",
+    "Waiting",
+]

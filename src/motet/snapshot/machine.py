@@ -92,7 +92,7 @@ class Snapshots:
         self._number = 0
         self._own: _Gathering | None = None
         self._parts: dict[SnapshotId, Participation] = {}
-        self._seen: dict[int, int] = {}  # initiator -> its highest number; what is not being recorded is over
+        self._seen: dict[int, int] = {}  # initiator -> its highest number; what is not being recorded is over here
         self._timers: Timers[SnapshotId] = Timers()
 
     # What the application asks for
@@ -141,7 +141,8 @@ class Snapshots:
             reason = f"view {before.id} ended meanwhile, and {view.id} follows{who}; start again"
             effects = self._fail(reason, tells=False)
         self._forget_all()
-        self._seen.clear()  # markers of another view are known by it
+        members = {member.incarnation for member in view.members}
+        self._seen = {initiator: number for initiator, number in self._seen.items() if initiator in members}
         return effects
 
     def has_state(self) -> None:
@@ -196,11 +197,7 @@ class Snapshots:
         effects: list[Effect] = []
         for snapshot in self._timers.take_due(now):
             if self._own is not None and self._own.snapshot == snapshot:
-                missing = [member for member in self._own.view.members if member not in self._own.reports]
-                waited = format_ns(self._config.timeout_ns)
-                effects += self._fail(
-                    f"after {waited} no report of {', '.join(map(str, missing))}; is it held or busy?"
-                )
+                effects += self._fail(self._too_late(self._own))
             elif self._parts.pop(snapshot, None) is not None:
                 self._counters[Count.SNAPSHOT_ABANDONED] += 1
         return effects
@@ -221,7 +218,7 @@ class Snapshots:
         return None
 
     def _begin(self, snapshot: SnapshotId, view: View, now: int) -> list[Effect]:
-        self._seen[snapshot.initiator] = snapshot.number
+        self._close_book(snapshot)
         self._parts[snapshot] = Participation(snapshot, view)
         is_own = self._own is not None and self._own.snapshot == snapshot
         self._timers.arm(snapshot, now + self._config.timeout_ns * (1 if is_own else 2))
@@ -253,7 +250,7 @@ class Snapshots:
             return None
         self._drop_earlier(snapshot)
         if (reason := self._hindrance()) is not None:
-            self._seen[snapshot.initiator] = snapshot.number
+            self._close_book(snapshot)
             return self._tell(initiator, Refusal(snapshot, reason))
         return self._begin(snapshot, view, now)
 
@@ -263,6 +260,7 @@ class Snapshots:
         is_initiator = channel is Channel.UNICAST and marker.snapshot.initiator == sender.incarnation
         if not is_initiator or sender == self._local or self._view is None:
             return None
+        self._close_book(marker.snapshot)
         reason = f"it is in view {self._view.id}, not in {marker.view}; start again when all are in one view"
         return self._tell(sender, Refusal(marker.snapshot, reason))
 
@@ -327,6 +325,13 @@ class Snapshots:
         reports = {member: own.reports[member] for member in own.view.members}
         return [SnapshotTaken(own.snapshot, own.view, reports)]
 
+    def _too_late(self, own: _Gathering) -> str:
+        missing = ", ".join(str(member) for member in own.view.members if member not in own.reports)
+        return (
+            f"after {format_ns(self._config.timeout_ns)} there is no report of {missing}: its application takes no "
+            f"deliveries or gives no state, or a channel to it stands still; start again"
+        )
+
     def _on_refusal(self, sender: Address, refusal: Refusal) -> list[Effect]:
         own = self._own
         if own is None or own.snapshot != refusal.snapshot or sender not in own.view:
@@ -348,7 +353,9 @@ class Snapshots:
     def _on_abandon(self, sender: Address, abandon: Abandon) -> list[Effect]:
         if abandon.snapshot.initiator != sender.incarnation:
             self._counters[Count.FRAME_MISPLACED] += 1
-        elif abandon.snapshot in self._parts:
+            return []
+        self._close_book(abandon.snapshot)
+        if abandon.snapshot in self._parts:
             self._forget(abandon.snapshot)
             self._counters[Count.SNAPSHOT_ABANDONED] += 1
         return []
@@ -358,6 +365,10 @@ class Snapshots:
     def _initiator(self, snapshot: SnapshotId) -> Address | None:
         members = self._view.members if self._view is not None else ()
         return next((member for member in members if member.incarnation == snapshot.initiator), None)
+
+    def _close_book(self, snapshot: SnapshotId) -> None:
+        """No marker of it that is still to come, nor of an earlier one, begins anything."""
+        self._seen[snapshot.initiator] = max(snapshot.number, self._seen.get(snapshot.initiator, 0))
 
     def _tell(self, to: Address, message: Message) -> list[Effect]:
         return [Tell(to, encode(message))]

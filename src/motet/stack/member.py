@@ -45,7 +45,7 @@ from motet.stack.memory import Memory
 from motet.stack.snapshots import SnapshotCarrier
 from motet.unicast import Unicast
 from motet.unicast.machine import FRAMES as UNICAST_FRAMES
-from motet.wire.body import Port
+from motet.wire.body import UNCOUNTED, Port
 from motet.wire.codec import Envelope, decode, encode, group_id
 from motet.wire.snapshot import Waiting
 
@@ -118,6 +118,8 @@ class Member:
         """Deliver these at all members in one order. In a view that is not primary they wait, unless told not to."""
         if self.channel.ordering is None:
             raise MisuseError("this member has no total order: give its MemberConfig an OrderingConfig")
+        if port in UNCOUNTED:
+            raise MisuseError(f"messages of port {port} are for the members themselves, and are not ordered")
         if not is_patient and not self.view.is_primary:
             raise NotPrimaryError(
                 f"{self.view} is not primary: without a majority nothing can be ordered; wait for a primary view"

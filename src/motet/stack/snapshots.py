@@ -38,10 +38,13 @@ class SnapshotCarrier:
         return cls(local, unicast, channel, counters, Snapshots(local, config, counters))
 
     def hand_up(self, delivered: Iterable[Delivered], now: int) -> list[Effect]:
-        """What is for the application is recorded on its way; what is for the machine goes no further."""
+        """What is for the application is recorded on its way; what is for the machine goes no further.
+
+        What has a position is in the log, whatever it says; nobody who keeps to the rules puts markers there.
+        """
         effects: list[Effect] = []
         for batch in delivered:
-            if batch.port == Port.SNAPSHOT:
+            if batch.port == Port.SNAPSHOT and batch.channel is not Channel.TOTAL:
                 for message in batch.messages:
                     effects += self.machine.receive(batch.channel, batch.sender, message, now)
                 continue
