@@ -22,8 +22,8 @@ from motet.errors import JournalCorruptError, JournalError, JournalTrimmedError,
 from motet.journal.columns import Batch, Piece, packed_piece
 from motet.journal.disk import Disk, File, RealDisk
 from motet.journal.owner import load
-from motet.journal.records import VIEW_FIELDS, Kind, ViewRecord
-from motet.journal.scan import Found, Opening, Scan, read_opening
+from motet.journal.records import HEAD_BYTES, VIEW_FIELDS, Kind, ViewRecord
+from motet.journal.scan import FIRST_RECORD_AT, Found, Opening, Scan, read_opening
 from motet.journal.segments import Index, note, segment_names
 from motet.journal.state import LogState
 from motet.wire.body import FRAGMENT, FRAGMENT_HEADER, PACKED
@@ -63,10 +63,16 @@ class _Walked:
     views: list[ViewRecord] = field(default_factory=list)
     flaw: str | None = None
     size_at_flaw: int = -1
+    last_head: tuple[int, bytes] = (0, b"")  # offset and bytes of the last record's head
 
     @classmethod
     def begin(cls, name: str, opening: Opening) -> _Walked:
         return cls(name, opening, LogState.begin(opening.state, opening.head), opening.end)
+
+    def is_still_in(self, file: File) -> bool:
+        """The file has not been cut behind our back; one that grew again since has another record where we stood."""
+        offset, head = self.last_head
+        return file.read(offset, len(head)) == head and file.size() >= self.end
 
 
 class JournalReader:
@@ -75,8 +81,7 @@ class JournalReader:
         self._disk = disk or RealDisk()
         self._walked: dict[str, _Walked] = {}
         self._senders: dict[int, bytes] = {}
-        if not self._names():
-            raise JournalError(f"{self.directory} holds no journal: there is no segment in it")
+        self._names()  # says so when there is none
 
     # What is there
 
@@ -238,10 +243,18 @@ class JournalReader:
     # Walking along segments
 
     def _names(self) -> list[str]:
+        """Of the segments; one that is just being made is not there yet."""
         try:
-            return segment_names(self._disk.names(self.directory))
+            names = segment_names(self._disk.names(self.directory))
         except (FileNotFoundError, NotADirectoryError):
             raise JournalError(f"{self.directory} is not there; a journal is a directory of segments") from None
+        if len(names) > 1 and names[-1] not in self._walked:
+            with _Opened(self, names[-1]) as file:
+                if isinstance(read_opening(file), str):
+                    names.pop()
+        if not names:
+            raise JournalError(f"{self.directory} holds no journal: there is no segment in it")
+        return names
 
     def _opening(self, name: str) -> Opening:
         if (walked := self._walked.get(name)) is not None:
@@ -254,14 +267,10 @@ class JournalReader:
         walked = self._walked.get(name)
         with _Opened(self, name) as file:
             size = file.size()
-            if walked is None or size < walked.end:
+            if walked is None or not walked.is_still_in(file):
                 walked = self._begin(name, file)
             if size > walked.end and size != walked.size_at_flaw:
-                resumed = walked.end > walked.opening.end
                 self._go_on(walked, file)
-                if walked.flaw is not None and resumed:
-                    walked = self._begin(name, file)  # what we stood behind may be gone
-                    self._go_on(walked, file)
                 walked.size_at_flaw = size if walked.flaw is not None else -1
         self._walked[name] = walked
         while len(self._walked) > MOST_INDEXED:
@@ -274,7 +283,9 @@ class JournalReader:
             raise JournalCorruptError(name, 0, _first_of(name) - 1, opening)
         if opening.state.view is not None:
             self._learn(opening.state.view)
-        return _Walked.begin(name, opening)
+        walked = _Walked.begin(name, opening)
+        walked.last_head = (FIRST_RECORD_AT, file.read(FIRST_RECORD_AT, HEAD_BYTES))
+        return walked
 
     def _go_on(self, walked: _Walked, file: File) -> None:
         scan = Scan(file, walked.end, heads_only=walked.name != self._names()[-1])  # the last may be half written
@@ -284,6 +295,7 @@ class JournalReader:
             if walked.flaw is not None:
                 return
             walked.end = found.offset + found.head.size
+            walked.last_head = (found.offset, bytes(found.raw[: found.head.head_bytes]))
             note(walked.index, found)
             if found.head.kind == Kind.VIEW:
                 self._note_view(walked, found)
