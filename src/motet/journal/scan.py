@@ -131,8 +131,8 @@ def read_opening(file: Readable) -> Opening | str:
     header = file.read(0, FILE_HEADER.size)
     if len(header) < FILE_HEADER.size:
         return INCOMPLETE
-    magic, version, _ = FILE_HEADER.unpack(header)
-    if magic != MAGIC:
+    magic, version, zero = FILE_HEADER.unpack(header)
+    if magic != MAGIC or zero:
         return "the file does not begin like a segment"
     if version != VERSION:
         return f"a segment of version {version}; this program knows {VERSION}"
