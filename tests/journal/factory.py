@@ -47,10 +47,13 @@ class Scribe:
 
     def fragments(self, message: bytes, chunk_bytes: int, sender: Address = A, port: int = Port.APP) -> list[Entry]:
         starts = range(0, len(message), chunk_bytes)
-        return [
-            self._entry(sender, int(start + chunk_bytes >= len(message)), fragment(message, start, chunk_bytes, port))
-            for start in starts
-        ]
+        return [self.fragment(message, start, chunk_bytes, sender, port) for start in starts]
+
+    def fragment(
+        self, message: bytes, start: int, chunk_bytes: int, sender: Address = A, port: int = Port.APP
+    ) -> Entry:
+        is_last = start + chunk_bytes >= len(message)
+        return self._entry(sender, int(is_last), fragment(message, start, chunk_bytes, port))
 
     def many(self, count: int, per_frame: int = 3, size: int = 20) -> list[Entry]:
         """`count` messages, with their positions as text, from all members of the view in turn."""

@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 from motet import __version__
+from motet.cli.journal import journal
 from motet.cli.node import node
 from motet.cli.probe import probe
 from motet.cli.run import run
@@ -24,6 +25,7 @@ app = typer.Typer(
 app.command(name="node")(node)
 app.command(name="run")(run)
 app.command(name="sim")(sim)
+app.add_typer(journal, name="journal")
 app.command(name="probe")(probe)
 
 

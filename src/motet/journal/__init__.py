@@ -1,10 +1,38 @@
-"""The durable log of one member: segments, recovery, retention. The reader is in `motet.journal.reader`: it needs
-pyarrow, and writing does not."""
+"""The durable log of one member: segments, recovery, retention; and reading it as columns.
+
+Writing needs no pyarrow; so the reader is imported when somebody asks for it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from motet.journal.config import Fsync, JournalConfig
-from motet.journal.raw import Cursor
+from motet.journal.raw import Cursor, LogEnd
 from motet.journal.records import Entry, ViewRecord
 from motet.journal.recovery import Recovery
 from motet.journal.writer import Journal
 
-__all__ = ["Cursor", "Entry", "Fsync", "Journal", "JournalConfig", "Recovery", "ViewRecord"]
+if TYPE_CHECKING:
+    from motet.journal.reader import Bounds, JournalReader
+
+__all__ = [
+    "Bounds",
+    "Cursor",
+    "Entry",
+    "Fsync",
+    "Journal",
+    "JournalConfig",
+    "JournalReader",
+    "LogEnd",
+    "Recovery",
+    "ViewRecord",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("Bounds", "JournalReader"):
+        from motet.journal import reader
+
+        return getattr(reader, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

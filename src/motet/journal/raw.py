@@ -29,6 +29,12 @@ class Cursor(NamedTuple):
     extra: int
 
 
+class LogEnd(NamedTuple):
+    cursor: Cursor
+    chain: bytes
+    stable: int
+
+
 def chain_at(store: Store, position: int) -> bytes | None:
     segment = store.segments[store.segment_of(position)]
     if position == segment.base:
@@ -55,6 +61,20 @@ def read(store: Store, cursor: Cursor, most_bytes: int, last: int) -> bytes:
         pieces.append(bytes(found.raw))
         size += len(found.raw)
     return b"".join(pieces) if size else b""
+
+
+def end_of(cursor: Cursor, data: bytes) -> Cursor:
+    """Where a peer's log ends that ended at `cursor` and has taken `data`."""
+    position, view, extra = cursor
+    for found in Scan(_Bytes(data), 0, heads_only=True):
+        if found.head.kind == Kind.VIEW:
+            entered = _view_of(found).view.id
+            extra = extra if entered <= view else 0
+            view = max(view, entered)
+        else:
+            extra = 0 if found.head.messages else extra + 1
+            position = found.head.last
+    return Cursor(position, view, extra)
 
 
 def _place_of(store: Store, position: int) -> tuple[int, int, ViewId]:

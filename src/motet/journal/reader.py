@@ -22,8 +22,8 @@ from motet.errors import JournalCorruptError, JournalError, JournalTrimmedError,
 from motet.journal.columns import Batch, Piece, packed_piece
 from motet.journal.disk import Disk, File, RealDisk
 from motet.journal.owner import load
-from motet.journal.records import VIEW_FIELDS, Kind, ViewRecord
-from motet.journal.scan import Found, Opening, Scan, read_opening
+from motet.journal.records import HEAD_BYTES, INCOMPLETE, VIEW_FIELDS, Kind, ViewRecord
+from motet.journal.scan import FIRST_RECORD_AT, Found, Opening, Scan, read_opening, whole_heads
 from motet.journal.segments import Index, note, segment_names
 from motet.journal.state import LogState
 from motet.wire.body import FRAGMENT, FRAGMENT_HEADER, PACKED
@@ -62,11 +62,18 @@ class _Walked:
     index: Index = field(default_factory=lambda: Index(step=INDEX_BYTES))
     views: list[ViewRecord] = field(default_factory=list)
     flaw: str | None = None
+    is_damaged: bool = False  # the flaw is in what was safe on disk
     size_at_flaw: int = -1
+    last_head: tuple[int, bytes] = (0, b"")  # offset and bytes of the last record's head
 
     @classmethod
     def begin(cls, name: str, opening: Opening) -> _Walked:
         return cls(name, opening, LogState.begin(opening.state, opening.head), opening.end)
+
+    def is_still_in(self, file: File) -> bool:
+        """The file has not been cut behind our back; one that grew again since has another record where we stood."""
+        offset, head = self.last_head
+        return file.read(offset, len(head)) == head and file.size() >= self.end
 
 
 class JournalReader:
@@ -75,8 +82,7 @@ class JournalReader:
         self._disk = disk or RealDisk()
         self._walked: dict[str, _Walked] = {}
         self._senders: dict[int, bytes] = {}
-        if not self._names():
-            raise JournalError(f"{self.directory} holds no journal: there is no segment in it")
+        self._names()  # says so when there is none
 
     # What is there
 
@@ -90,9 +96,12 @@ class JournalReader:
         return load(self.directory, self._disk).address
 
     def bounds(self) -> Bounds:
+        """Of a journal that is damaged where it was safe on disk there is no end: that is an error."""
         names = self._names()
-        state = self._walk(names[-1]).state
-        return Bounds(_first_of(names[0]), state.position, state.stable, state.epoch.number)
+        walked = self._walk(names[-1])
+        if walked.is_damaged:
+            raise JournalCorruptError(walked.name, walked.end, walked.state.position, walked.flaw or "")
+        return Bounds(_first_of(names[0]), walked.state.position, walked.state.stable, walked.state.epoch.number)
 
     def views(self) -> list[ViewRecord]:
         """The primary views in which the log was delivered, as far as it reaches back; the oldest first."""
@@ -139,15 +148,16 @@ class JournalReader:
             yield built.slice(start, batch_rows)
 
     def _require(self, first: int, last: int) -> None:
-        bounds = self.bounds()
-        if first < bounds.first:
+        names = self._names()
+        oldest = _first_of(names[0])
+        if first < oldest:
             raise JournalTrimmedError(
-                f"position {first} is no longer in {self.directory}, which begins at {bounds.first}: retention took "
-                f"what was before; read from there, or ask a member that keeps more"
+                f"position {first} is no longer in {self.directory}, which begins at {oldest}: retention took what was "
+                f"before; read from there, or ask a member that keeps more"
             )
-        if last > bounds.last:
+        if last >= _first_of(names[-1]) and last > self._walk(names[-1]).state.position:
             raise JournalError(
-                f"position {last} is not in {self.directory} yet, which ends at {bounds.last}; ask bounds() first"
+                f"position {last} is not in {self.directory}, which ends at {self.bounds().last}; ask bounds() first"
             )
 
     def _pieces(self, first: int, last: int) -> Iterator[Piece]:
@@ -176,6 +186,14 @@ class JournalReader:
         """Where to begin to look for a position; a segment that is read from its beginning needs no index."""
         opening = self._opening(name)
         return opening.end if opening.head.position == position else self._walk(name).index.offset_before(position)
+
+    def _gone(self, name: str) -> JournalError:
+        """A segment was there and is not any more: retention takes the oldest, a rollback the newest."""
+        if name > self._names()[0]:
+            return self._rolled_back(_first_of(name))
+        return JournalTrimmedError(
+            f"{name} was taken away from {self.directory} by retention while it was read; ask bounds() again"
+        )
 
     def _rolled_back(self, position: int) -> JournalError:
         return JournalError(
@@ -238,10 +256,18 @@ class JournalReader:
     # Walking along segments
 
     def _names(self) -> list[str]:
+        """Of the segments; one that is just being made is not there yet."""
         try:
-            return segment_names(self._disk.names(self.directory))
+            names = segment_names(self._disk.names(self.directory))
         except (FileNotFoundError, NotADirectoryError):
             raise JournalError(f"{self.directory} is not there; a journal is a directory of segments") from None
+        if len(names) > 1 and names[-1] not in self._walked:
+            with _Opened(self, names[-1]) as file:
+                if isinstance(read_opening(file), str):
+                    names.pop()
+        if not names:
+            raise JournalError(f"{self.directory} holds no journal: there is no segment in it")
+        return names
 
     def _opening(self, name: str) -> Opening:
         if (walked := self._walked.get(name)) is not None:
@@ -254,15 +280,12 @@ class JournalReader:
         walked = self._walked.get(name)
         with _Opened(self, name) as file:
             size = file.size()
-            if walked is None or size < walked.end:
+            if walked is None or not walked.is_still_in(file):
                 walked = self._begin(name, file)
             if size > walked.end and size != walked.size_at_flaw:
-                resumed = walked.end > walked.opening.end
                 self._go_on(walked, file)
-                if walked.flaw is not None and resumed:
-                    walked = self._begin(name, file)  # what we stood behind may be gone
-                    self._go_on(walked, file)
                 walked.size_at_flaw = size if walked.flaw is not None else -1
+                walked.is_damaged = walked.flaw not in (None, INCOMPLETE) and _was_safe(walked, file, size)
         self._walked[name] = walked
         while len(self._walked) > MOST_INDEXED:
             del self._walked[next(iter(self._walked))]
@@ -274,7 +297,9 @@ class JournalReader:
             raise JournalCorruptError(name, 0, _first_of(name) - 1, opening)
         if opening.state.view is not None:
             self._learn(opening.state.view)
-        return _Walked.begin(name, opening)
+        walked = _Walked.begin(name, opening)
+        walked.last_head = (FIRST_RECORD_AT, file.read(FIRST_RECORD_AT, HEAD_BYTES))
+        return walked
 
     def _go_on(self, walked: _Walked, file: File) -> None:
         scan = Scan(file, walked.end, heads_only=walked.name != self._names()[-1])  # the last may be half written
@@ -284,6 +309,7 @@ class JournalReader:
             if walked.flaw is not None:
                 return
             walked.end = found.offset + found.head.size
+            walked.last_head = (found.offset, bytes(found.raw[: found.head.head_bytes]))
             note(walked.index, found)
             if found.head.kind == Kind.VIEW:
                 self._note_view(walked, found)
@@ -309,13 +335,17 @@ class _Opened:
         try:
             self._file = self._reader._disk.open_to_read(self._reader.directory / self._name)
         except FileNotFoundError:
-            raise JournalTrimmedError(
-                f"{self._name} was taken away from {self._reader.directory} while it was read; ask bounds() again"
-            ) from None
+            raise self._reader._gone(self._name) from None
         return self._file
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
+
+
+def _was_safe(walked: _Walked, file: File, size: int) -> bool:
+    """Whether records behind the flaw say that it was on disk."""
+    address = walked.opening.state.address + walked.end
+    return any(head.synced > address for head in whole_heads(file.read(walked.end, size - walked.end), walked.end))
 
 
 def _first_of(name: str) -> int:

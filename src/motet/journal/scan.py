@@ -42,7 +42,7 @@ class Found(NamedTuple):
     head: Head
     shared: bytes  # the part of the head that is the same at all members
     body: memoryview  # empty for a frame, if only heads are looked at
-    raw: memoryview  # all of it
+    raw: memoryview  # all of it, except for what was passed over
 
 
 class Scan:
@@ -81,7 +81,7 @@ class Scan:
         if at + head.size > len(data):
             if not (self._heads_only and head.kind == Kind.FRAME and self.end + head.size <= self._size):
                 return self._lacks(start + len(data), head.size)
-            return Found(self.end, head, _shared(data, at, head), _NOTHING, _NOTHING)
+            return Found(self.end, head, _shared(data, at, head), _NOTHING, memoryview(data)[at : at + head.head_bytes])
         return self._whole(data, at, head)
 
     def _whole(self, data: bytes, at: int, head: Head) -> Found | None:
@@ -131,8 +131,8 @@ def read_opening(file: Readable) -> Opening | str:
     header = file.read(0, FILE_HEADER.size)
     if len(header) < FILE_HEADER.size:
         return INCOMPLETE
-    magic, version, _ = FILE_HEADER.unpack(header)
-    if magic != MAGIC:
+    magic, version, zero = FILE_HEADER.unpack(header)
+    if magic != MAGIC or zero:
         return "the file does not begin like a segment"
     if version != VERSION:
         return f"a segment of version {version}; this program knows {VERSION}"

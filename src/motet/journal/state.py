@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from motet.core.view import NO_VIEW, View, ViewId
-from motet.journal.records import STATE, VIEW_FIELDS, Chain, Head, Kind, State
+from motet.journal.records import VIEW_FIELDS, Chain, Head, Kind, State
 from motet.wire.fields import U64, MalformedError, Reader
 
 MOST_PRODUCERS = 256  # the least recently used goes
@@ -91,8 +91,6 @@ class LogState:
                 self.entered(*VIEW_FIELDS.read(reader))
             elif head.kind == Kind.STABLE:
                 return self._flaw_of_stable(U64.read(reader))
-            elif head.kind == Kind.STATE:
-                STATE.read(reader)  # the first of a segment repeats what we know
             else:
                 return f"a {Kind(head.kind).name} record has no place in a segment"
         except MalformedError as error:

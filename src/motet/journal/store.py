@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from motet.journal.config import Fsync, JournalConfig
 from motet.journal.disk import Buffer, Disk, File
@@ -23,6 +24,14 @@ from motet.journal.state import LogState
 OVERSIZE = 4  # a segment grows to so many times its size, at most, to end where no message is unfinished
 
 
+class Unsynced(NamedTuple):
+    """What `sync` must wait for."""
+
+    complete: tuple[File, ...]
+    growing: File
+    created: int  # segments begun so far, if the name of one may not be on disk
+
+
 class Store:
     def __init__(
         self, directory: Path, config: JournalConfig, disk: Disk, segments: list[Segment], state: LogState
@@ -32,7 +41,8 @@ class Store:
         self._config = config
         self._disk = disk
         self._complete: list[File] = []  # segments that are followed by another and may not be on disk
-        self._has_new_names = False
+        self._created = 0  # segments that were begun here
+        self._named = 0  # of them, those whose names are on disk
         self._file = disk.open(segments[-1].path) if segments else self._begin_segment(state, 0)
 
     @property
@@ -70,25 +80,23 @@ class Store:
         segment, file = create(self._directory, state, address, self._disk)
         segment.index = Index(step=self._config.index_bytes)
         self.segments.append(segment)
-        self._has_new_names = True
+        self._created += 1
         return file
 
     # Waiting for the disk
 
-    def unsynced(self) -> tuple[list[File], bool]:
-        """Files that must be synced, the one that still grows last; and whether names have come or gone."""
-        return [*self._complete, self._file], self._has_new_names
+    def unsynced(self) -> Unsynced:
+        return Unsynced(tuple(self._complete), self._file, self._created if self._created > self._named else 0)
 
-    def sync_files(self, files: Sequence[File], has_new_names: bool) -> None:
-        for file in files:
+    def sync_files(self, unsynced: Unsynced) -> None:
+        for file in (*unsynced.complete, unsynced.growing):
             file.sync()
-        if has_new_names:
+        if unsynced.created:
             self._disk.sync_directory(self._directory)
 
-    def synced(self, files: Sequence[File], segments: int) -> None:
-        """The files are on disk; `segments` is how many there were when that began."""
-        self._has_new_names = len(self.segments) > segments
-        for file in [file for file in files if file in self._complete]:
+    def synced(self, unsynced: Unsynced) -> None:
+        self._named = max(self._named, unsynced.created)
+        for file in unsynced.complete:
             self._complete.remove(file)
             file.close()
 

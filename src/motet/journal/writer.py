@@ -129,9 +129,10 @@ class Journal:
         return self._state.chain.value
 
     @property
-    def cursor(self) -> raw.Cursor:
+    def end(self) -> raw.LogEnd:
         """Where records of a peer would have to go on."""
-        return raw.Cursor(self._state.position, self._state.view_id, self._state.extra)
+        state = self._state
+        return raw.LogEnd(raw.Cursor(state.position, state.view_id, state.extra), state.chain.value, state.stable)
 
     @property
     def producers(self) -> tuple[tuple[int, int], ...]:
@@ -271,18 +272,15 @@ class Journal:
     def sync(self) -> int:
         """Wait until the disk has all that was appended before the call; the position that is safe now.
 
-        With Fsync.NEVER nothing is waited for: what is reported survives the process, but not the machine.
+        With Fsync.NEVER nothing is waited for: what is reported survives the process, but maybe not the machine.
         """
         with self._syncing, self._failing("sync"):
             with self._memory:
-                position, address, count = self._state.position, self._store.end, len(self._store.segments)
-                files, has_new_names = self._store.unsynced()
-            if self.config.fsync is Fsync.NEVER:
-                self._durable = position
-                return position
-            self._store.sync_files(files, has_new_names)
+                position, address, unsynced = self._state.position, self._store.end, self._store.unsynced()
+            if self.config.fsync is not Fsync.NEVER:
+                self._store.sync_files(unsynced)
             with self._memory:
-                self._store.synced(files, count)
+                self._store.synced(unsynced)
                 self._state.synced, self._durable = address, position
             return position
 
@@ -359,7 +357,7 @@ class Journal:
         """Take what `read_raw` of a peer gave, if it continues what is here; where the log ends then."""
         with self._writing("append_raw"):
             state = self._state
-            for copied in raw.parse(data, state.position, state.chain, state.view):
+            for copied in list(raw.parse(data, state.position, state.chain, state.view)):  # all of it fits, or nothing
                 self.append(copied.entries)
                 if copied.view is not None:
                     self._append_view(copied.view.view, copied.view.epoch, copied.view.producers, copied.view.at)
