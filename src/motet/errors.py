@@ -77,6 +77,12 @@ class NotPrimaryError(MotetError):
     """The view is not primary, and the caller does not want to wait until one is."""
 
 
+class SnapshotError(MotetError):
+    """A snapshot was not complete: the view changed, a member was gone, or it held too much."""
+
+    retryable = True
+
+
 class SnapshotRunningError(MotetError):
     """A snapshot of this member is not finished yet."""
 

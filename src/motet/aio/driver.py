@@ -19,15 +19,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from motet.aio.faults import Direction, FaultInjector
+from motet.aio.faults import Direction, Fault, FaultInjector
 from motet.aio.transport import UdpTransport, parse_endpoint
 from motet.core.effects import Admitted, Channel, Effect, SendFailed
-from motet.core.identity import Address, Endpoint
+from motet.core.identity import NOBODY, Address, Endpoint
 from motet.core.units import SECOND
 from motet.errors import BacklogFullError, MotetError
 from motet.membership.discovery import Consult, DnsName, SharedDirectory
 from motet.stack import Announcement, Datagram, Member
 from motet.wire.ordered import Tag
+from motet.wire.snapshot import SnapshotId, Waiting
 
 logger = logging.getLogger("motet")
 T = TypeVar("T")
@@ -73,7 +74,13 @@ class Envelope(Protocol):
 class Keeper(Protocol):
     """What keeps the log on disk. It may hold effects back, and it hears of everything before it is performed."""
 
+    def start(self, loop: asyncio.AbstractEventLoop) -> None: ...
+
     def keep(self, effects: list[Effect], now: int) -> list[Effect]: ...
+
+    def tick(self, now: int) -> list[Effect]: ...
+
+    def next_deadline(self) -> int | None: ...
 
     def close(self) -> None: ...
 
@@ -96,13 +103,14 @@ class Driver:
         self.transport = transport
         self.faults = faults
         self.keeper: Keeper | None = None
+        self.replay: Callable[[], list[Effect]] | None = None  # what the application hears before anything else
         self.failure: BaseException | None = None
         self._listener = listener
         self._envelope = envelope
         self._clock = clock
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._outbox: deque[Outgoing] = deque()
+        self._outbox: deque[Outgoing | Callable[[], None]] = deque()
         self._is_pump_planned = False
         self._lanes: dict[LaneKey, _Lane] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -141,8 +149,12 @@ class Driver:
         assert self._loop is not None
         now = self._clock()
         self.member.set_wall_clock(time.time_ns(), now)
+        if self.keeper is not None:
+            self.keeper.start(self._loop)
+        if self.replay is not None:
+            self._listener(self.replay())
         self.transport.start(self._loop, self._received)
-        self._do(lambda now: self.member.start(now))
+        self._guard(lambda: self.do_now(self.member.start))
 
     def close(self) -> None:
         """Stop at once; `leave` is the polite way. May be called from any thread, and twice."""
@@ -171,8 +183,8 @@ class Driver:
 
     # What other threads may call
 
-    def offer(self, outgoing: Outgoing) -> None:
-        """Send this when there is space. Order is kept per lane."""
+    def offer(self, outgoing: Outgoing | Callable[[], None]) -> None:
+        """Send this when there is space, in order per lane; or do this when all before it is on its way, or queued."""
         self._outbox.append(outgoing)
         if not self._is_pump_planned and self._loop is not None:
             self._is_pump_planned = True
@@ -206,9 +218,13 @@ class Driver:
     def do(self, action: Callable[[int], list[Effect]]) -> None:
         """One input of the member; from any thread."""
         if self._thread is None:
-            self._do(action)
+            self._guard(lambda: self.do_now(action))
         else:
-            self.post(lambda: self._do(action))
+            self.post(lambda: self.do_now(action))
+
+    @property
+    def has_thread(self) -> bool:
+        return self._thread is not None
 
     # Inputs
 
@@ -226,9 +242,30 @@ class Driver:
         self._shut()
         self._listener([Failed(error)])
 
-    def _do(self, action: Callable[[int], list[Effect]]) -> None:
+    def do_now(self, action: Callable[[int], list[Effect]]) -> None:
+        """One input of the member; on the driver's loop."""
         now = self._clock()
         self.perform(action(now), now)
+
+    def inject(self, fault: Fault) -> None:
+        self.faults.add(fault)
+        self.transport.wants_sources = self.faults.is_active
+
+    def start_snapshot(self) -> SnapshotId:
+        now = self._clock()
+        snapshot, effects = self.member.start_snapshot(now)
+        self.perform(effects, now)
+        return snapshot
+
+    def supply_snapshot(self, snapshot: SnapshotId, state: bytes) -> None:
+        """What the application has sent before and no window has taken yet is part of what is on its way."""
+        waiting = [
+            Waiting(channel, NOBODY if to is None else to.incarnation, outgoing.port, message)
+            for (channel, to), lane in self._lanes.items()
+            for outgoing in lane.queue
+            for message in outgoing.messages
+        ]
+        self.do_now(lambda now: self.member.supply_snapshot_state(snapshot, state, now, waiting))
 
     def _received(self, datagrams: list[bytes], sources: list[Endpoint] | None) -> None:
         self._guard(lambda: self._take(datagrams, sources))
@@ -257,12 +294,20 @@ class Driver:
         outbox = self._outbox
         while outbox:
             outgoing = outbox.popleft()
+            if callable(outgoing):
+                self._send_lanes(touched)
+                touched.clear()
+                outgoing()
+                continue
             lane = self._lanes.get(outgoing.lane)
             if lane is None:
                 lane = self._lanes[outgoing.lane] = _Lane()
             lane.queue.append(outgoing)
             touched[outgoing.lane] = lane
-        for key, lane in touched.items():
+        self._send_lanes(touched)
+
+    def _send_lanes(self, lanes: dict[LaneKey, _Lane]) -> None:
+        for key, lane in lanes.items():
             self._send_lane(key, lane)
 
     def _send_lane(self, key: LaneKey, lane: _Lane) -> None:
@@ -398,7 +443,7 @@ class Driver:
         if error is not None:
             logger.info("looking for members in %s: %s", source, error)
             return
-        self._do(lambda now: self.member.found(source, future.result(), now))
+        self.do_now(lambda now: self.member.found(source, future.result(), now))
 
     def _resolve(self, source: Any) -> list[Endpoint]:
         import socket
@@ -418,8 +463,8 @@ class Driver:
 
     def _arm(self, now: int) -> None:
         deadline = self.member.next_deadline()
-        if self.faults.is_active:
-            due = self.faults.next_deadline()
+        for other in (self.faults if self.faults.is_active else None, self.keeper):
+            due = other.next_deadline() if other is not None else None
             deadline = due if deadline is None else deadline if due is None else min(due, deadline)
         if deadline == self._timer_at:
             return
@@ -439,6 +484,8 @@ class Driver:
         now = self._clock()
         if self.faults.is_active:
             self._release_late(now)
+        if self.keeper is not None:
+            self.perform(self.keeper.tick(now), now)
         self.perform(self.member.tick(now), now)
 
     def _release_late(self, now: int) -> None:

@@ -9,13 +9,17 @@ import random
 import socket
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from motet.aio.calls import Handler
+from motet.aio.catchup import Replay
 from motet.aio.driver import Driver
 from motet.aio.envelope import SealedEnvelope
 from motet.aio.faults import FaultInjector
 from motet.aio.group import Group
+from motet.aio.keeper import JournalKeeper
+from motet.aio.services import start_services
 from motet.aio.state import StateProvider, StateReceiver
 from motet.aio.transport import TransportConfig, UdpTransport, parse_endpoint
 from motet.config import Config
@@ -23,6 +27,7 @@ from motet.core.effects import Effect
 from motet.core.identity import Address, Endpoint
 from motet.core.view import View
 from motet.errors import JoinError
+from motet.journal import Journal
 from motet.stack import Member, Memory
 
 logger = logging.getLogger("motet")
@@ -45,7 +50,8 @@ class Joining:
     state_receiver: StateReceiver | None = None
     thread: bool = True
     consume: bool = True
-    journal: str | None = None
+    journal: str | Path | None = None
+    replay_from: int | None = None  # first hand the application what the journal has from this position on
     wait: bool = True
     timeout: float | None = None
     _joined: Group | None = None
@@ -76,13 +82,35 @@ class Joining:
         config = self.config if self.seeds is None else replace(self.config, seeds=tuple(self.seeds))
         bind = parse_endpoint(self.bind)
         config.check_bind(bind)
-        transport = UdpTransport(bind, _transport_config(config))
-        try:
-            driver, listeners = self._driver(transport, config)
-        except BaseException:
-            transport.close()
-            raise
-        group = Group(
+        with contextlib.ExitStack() as undo:
+            transport = UdpTransport(bind, _transport_config(config))
+            undo.callback(transport.close)
+            journal = self._open_journal(config)
+            if journal is not None:
+                undo.callback(journal.close)
+            driver, listeners = self._driver(transport, config, journal)
+            group = self._group(driver, config)
+            listeners.append(group)
+            keeper = self._keep(driver, journal) if journal is not None else None
+            start_services(group, config, keeper.progress if keeper is not None else None)
+            undo.pop_all()
+        group.observe_journal(keeper)
+        if self.thread:
+            driver.start_in_thread()
+        else:
+            driver.start_on(asyncio.get_running_loop())
+        return group
+
+    def _open_journal(self, config: Config) -> Journal | None:
+        if self.journal is None:
+            return None
+        journal = Journal.open(self.journal, self.group, config.journal_config())
+        if journal.recovery.cut_bytes:
+            logger.warning("journal %s: %s", self.journal, journal.recovery)
+        return journal
+
+    def _group(self, driver: Driver, config: Config) -> Group:
+        return Group(
             self.group,
             driver,
             queue_bytes=config.queue_bytes,
@@ -91,18 +119,23 @@ class Joining:
             state_provider=self.state_provider,
             state_receiver=self.state_receiver,
         )
-        listeners.append(group)
-        if self.thread:
-            driver.start_in_thread()
-        else:
-            driver.start_on(asyncio.get_running_loop())
-        return group
 
-    def _driver(self, transport: UdpTransport, config: Config) -> tuple[Driver, list[Group]]:
+    def _keep(self, driver: Driver, journal: Journal) -> JournalKeeper:
+        """Whoever takes a state does not want what led to it as well."""
+        keeper = JournalKeeper(journal, driver.member, driver.do_now, replays=self.state_receiver is None)
+        driver.keeper = keeper
+        if self.replay_from is not None:
+            driver.replay = lambda: list(Replay(journal).read(max(self.replay_from or 1, journal.first)))
+        return keeper
+
+    def _driver(self, transport: UdpTransport, config: Config, journal: Journal | None) -> tuple[Driver, list[Group]]:
         address = self._address(transport.endpoint)
         rng = random.Random(random.SystemRandom().getrandbits(128))
-        wants_state = self.state_receiver is not None or self.state_provider is not None
-        member = Member(address, self.group, config.member_config(wants_state=wants_state), rng, Memory())
+        waits_for_disk = journal is not None and journal.config.waits_for_disk
+        settings = config.member_config(wants_state=True, waits_for_disk=waits_for_disk)
+        member = Member(address, self.group, settings, rng, _memory(journal))
+        if journal is not None:
+            journal.begin(address)
         listeners: list[Group] = []
 
         def listen(news: list[Effect]) -> None:
@@ -152,6 +185,13 @@ def join(group: str, **options: Any) -> Joining:
     The first process needs no seeds, or is one of them. See `Joining` for all options.
     """
     return Joining(group, **options)
+
+
+def _memory(journal: Journal | None) -> Memory:
+    if journal is None:
+        return Memory()
+    past = (*journal.past, *((journal.owner.incarnation,) if journal.owner is not None else ()))
+    return Memory(journal.record, journal.epoch, journal.position, journal.stable, past, journal.producers)
 
 
 def _transport_config(config: Config) -> TransportConfig:

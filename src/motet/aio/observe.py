@@ -7,10 +7,11 @@ import resource
 import sys
 import time
 from collections import deque
+from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from motet import __version__
 from motet.aio.driver import Driver
 from motet.core.counters import Count
 from motet.core.effects import Channel, Effect, SendFailed
@@ -41,6 +42,7 @@ class Observer:
         self._rates = {"sent_per_s": 0.0, "delivered_per_s": 0.0, "bytes_per_s": 0.0}
         self.queue: dict[str, Any] = {"messages": 0, "bytes": 0, "limit": 0, "held": False}
         self.services: dict[str, str] = {}
+        self.first: Callable[[], int] = lambda: 1  # the first position that a journal still has
         self.peers: list[dict[str, Any]] = []
 
     def hear(self, effects: list[Effect]) -> None:
@@ -82,7 +84,7 @@ class Observer:
             "name": member.address.name,
             "incarnation": f"{member.address.incarnation:016x}",
             "endpoint": str(member.address.endpoint),
-            "version": __version__,
+            "version": version("motet"),
             "uptime_s": round(time.time() - self._started, 1),
             "view": _view(member.view),
             "log": self._log(member),
@@ -110,7 +112,7 @@ class Observer:
             "position": ordering.position,
             "stable": ordering.stable,
             "epoch": member.membership.epoch.number,
-            "first": 1,
+            "first": self.first(),
             "holdback": len(ordering.queue),
             "under_way": ordering.under_way,
         }

@@ -1,9 +1,9 @@
-"""The state that one who joins is given: a part per block, and one of the application.
+"""The state that one who joins is given, and that a snapshot records: a part per block, and one of the application.
 
     parts: count u16, then per part: name length u8, name, data length u64, data        the application's part is ""
 
 Blocks are asked when the driver's word is taken, for they have applied exactly what came before it. The application is
-asked when it has taken all events that came before: its state is then exactly that of the view's beginning.
+asked when it has taken all events that came before: its state is then exactly that of the same moment.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterable
 from struct import Struct
 
-from motet.core.view import ViewId
+from motet.aio.blocks import Blocks
 from motet.membership.transfer import StateFailed, StateReceived
 
 logger = logging.getLogger("motet")
@@ -23,38 +23,36 @@ APPLICATION = ""
 StateProvider = Callable[[], bytes | Iterable[bytes]]
 StateReceiver = Callable[[bytes], None]
 Later = Callable[[Callable[[], None]], None]
-Supply = Callable[[ViewId, bytes, bool], None]
+Supply = Callable[[bytes], None]
 
 
 class StateParts:
-    def __init__(self, provider: StateProvider | None, receiver: StateReceiver | None, supply: Supply) -> None:
+    def __init__(
+        self, provider: StateProvider | None, receiver: StateReceiver | None, blocks: Blocks, later: Later
+    ) -> None:
+        """`later` runs something when the application has taken all events so far."""
         self._provider = provider
         self._receiver = receiver
-        self._supply = supply
-        self._blocks: dict[str, tuple[Callable[[], bytes], Callable[[bytes], None]]] = {}
+        self._blocks = blocks
+        self._later = later
         self._pieces: list[bytes] = []
-        self._early: dict[str, bytes] = {}  # parts of blocks that are not registered yet
 
-    def register(self, name: str, take: Callable[[], bytes], restore: Callable[[bytes], None]) -> None:
-        self._blocks[name] = (take, restore)
-        if name in self._early:
-            restore(self._early.pop(name))
-
-    def provide(self, view: ViewId, later: Later) -> None:
-        parts = {name: take() for name, (take, _) in self._blocks.items()}
+    def provide(self, supply: Supply) -> None:
+        """Hand over the state of this moment, as soon as the application is there."""
+        parts = self._blocks.take()
         if self._provider is None:
-            self._supply(view, pack_parts(parts), True)
+            supply(pack_parts(parts))
             return
         provider = self._provider
 
         def ask() -> None:
             given = provider()
             parts[APPLICATION] = given if isinstance(given, bytes) else b"".join(given)
-            self._supply(view, pack_parts(parts), True)
+            supply(pack_parts(parts))
 
-        later(ask)
+        self._later(ask)
 
-    def received(self, effect: StateReceived | StateFailed, later: Later) -> None:
+    def received(self, effect: StateReceived | StateFailed) -> None:
         if isinstance(effect, StateFailed):
             logger.warning("the state of the group did not come: %s", effect.reason)
             self._pieces.clear()
@@ -62,22 +60,18 @@ class StateParts:
         if effect.is_first:
             self._pieces.clear()
         self._pieces.append(effect.data)
-        if not effect.is_last:
-            return
-        parts = unpack_parts(b"".join(self._pieces))
-        self._pieces.clear()
-        for name, data in parts.items():
-            self._hand_on(name, data, later)
+        if effect.is_last:
+            parts = unpack_parts(b"".join(self._pieces))
+            self._pieces.clear()
+            for name, data in parts.items():
+                self._hand_on(name, data)
 
-    def _hand_on(self, name: str, data: bytes, later: Later) -> None:
+    def _hand_on(self, name: str, data: bytes) -> None:
         receiver = self._receiver
-        if name == APPLICATION:
-            if receiver is not None:
-                later(lambda: receiver(data))
-        elif name in self._blocks:
-            self._blocks[name][1](data)
-        else:
-            self._early[name] = data
+        if name != APPLICATION:
+            self._blocks.restore(name, data)
+        elif receiver is not None:
+            self._later(lambda: receiver(data))
 
 
 def pack_parts(parts: dict[str, bytes]) -> bytes:

@@ -31,6 +31,7 @@ from motet.core.identity import Endpoint
 from motet.core.limits import MAX_DATAGRAM_BYTES
 from motet.core.units import DAY, HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND, spell_duration
 from motet.errors import ConfigError
+from motet.journal import Fsync, JournalConfig
 from motet.membership import (
     DetectorConfig,
     DiscoveryConfig,
@@ -193,7 +194,9 @@ class Config:
 
     # What the rooms below get
 
-    def member_config(self, seeds: Sequence[Endpoint] = (), *, wants_state: bool = False) -> MemberConfig:
+    def member_config(
+        self, seeds: Sequence[Endpoint] = (), *, wants_state: bool = False, waits_for_disk: bool = False
+    ) -> MemberConfig:
         """For a member that also looks for others at `seeds`; `wants_state` when the application can take a state."""
         seal_bytes = SEAL_OVERHEAD if self.keys else 0
         streams = {
@@ -215,7 +218,7 @@ class Config:
             ),
             multicast=MulticastConfig(**streams),
             membership=self._membership(tuple(seeds), wants_state),
-            ordering=self._ordering(),
+            ordering=self._ordering(waits_for_disk),
             state_buffer_bytes=self.state_buffer_bytes,
         )
 
@@ -258,8 +261,19 @@ class Config:
             found_ns=self.found_after_ns,
         )
 
-    def _ordering(self) -> OrderingConfig:
+    def journal_config(self) -> JournalConfig:
+        return JournalConfig(
+            Fsync(self.journal_fsync),
+            self.journal_interval_ns,
+            self.journal_segment_bytes,
+            self.retention_bytes,
+            self.retention_age_ns,
+        )
+
+    def _ordering(self, waits_for_disk: bool) -> OrderingConfig:
         return OrderingConfig(
+            carrier=self.carrier,
+            waits_for_disk=waits_for_disk,
             window=self.order_window_frames,
             backlog_bytes=self.backlog_bytes,
             ask_ns=self.order_ask_ns,

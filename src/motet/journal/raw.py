@@ -163,15 +163,29 @@ def parse(data: bytes, position: int, chain: Chain, view: View | None) -> Iterat
     yield Copied(run, None)
 
 
+def entries_of(data: bytes, names: dict[int, Address]) -> Iterator[Entry]:
+    """The frames of what `read` of our own journal gave. `names` has the senders so far, and learns new ones."""
+    for found in Scan(_Bytes(data), 0):
+        if found.head.kind == Kind.VIEW:
+            names.update(_names(_view_of(found).view))
+        elif found.head.sender in names:
+            yield _entry(found, names[found.head.sender])
+
+
 def _entry_of(found: Found, names: dict[int, Address], chain: Chain, position: int) -> Entry:
     head = found.head
     if head.sender not in names:
         raise _diverged(position, f"sender {head.sender:016x} is not in the view")
     if chain.take(head.sender, head.messages, found.shared) != head.chain:
         raise _diverged(position, "the chained hash does not continue")
+    return _entry(found, names[head.sender])
+
+
+def _entry(found: Found, sender: Address) -> Entry:
+    head = found.head
     tag = (head.producer, head.sequence) if head.is_tagged else None
-    sender, body = names[head.sender], bytes(found.body)
-    return Entry(head.position, head.messages, sender, head.seqno, head.sent_at, head.at, head.view, tag, body)
+    where = (head.seqno, head.sent_at, head.at, head.view, tag)
+    return Entry(head.position, head.messages, sender, *where, bytes(found.body))
 
 
 def _view_of(found: Found) -> ViewRecord:

@@ -30,7 +30,7 @@ from motet.ordering.log import Log, RolledBack
 from motet.ordering.outbox import Outbox
 from motet.ordering.stability import Stability, StableAdvanced
 from motet.ordering.window_carrier import WindowCarrier
-from motet.wire.body import Port
+from motet.wire.body import Port, message_count
 from motet.wire.frames import (
     Finals,
     LogEnd,
@@ -61,6 +61,7 @@ class AppendRepeated(Effect):
 
     producer: int
     sequence: int
+    count: int = 0  # of messages in it
 
 
 class TotalOrder:
@@ -88,9 +89,9 @@ class TotalOrder:
         """Nothing that is ordered overtakes what went into this stream before."""
         self._outbox.stream = stream
 
-    def resume(self, position: int, stable: int) -> None:
+    def resume(self, position: int, stable: int, producers: Pairs = ()) -> None:
         """Before anything else: our log did not begin with this life."""
-        self.position, self.stable = position, stable
+        self._log = Log(position, stable, producers)
 
     # What the application asks for
 
@@ -101,6 +102,11 @@ class TotalOrder:
     def send_tagged(self, producer: int, sequence: int, messages: Sequence[bytes], port: int = Port.APP) -> None:
         """The same for an append that may be repeated: it is in the log once, with the tag that names it."""
         self._outbox.send_tagged(Tag(producer, sequence), messages, port)
+
+    @property
+    def append_bytes(self) -> int:
+        """What an append may take: its messages, and a length for each."""
+        return self._outbox.append_bytes
 
     def leave(self) -> list[Effect]:
         return self._outbox.leave()
@@ -249,7 +255,7 @@ class TotalOrder:
             return [Deliver(Channel.TOTAL, sender, *place, pending.sent_at, pending.tag)]
         self._counters[Count.APPEND_REPEATED] += 1
         assert pending.tag is not None
-        return [AppendRepeated(*pending.tag)] if sender == self._local else []
+        return [AppendRepeated(*pending.tag, message_count(pending.body))] if sender == self._local else []
 
     def admission(self) -> list[Effect]:
         """What has left the backlog since we were last asked."""

@@ -75,7 +75,7 @@ class Outbox:
         """An append that is in the log once, however often and through whomever it is sent: one frame of its own."""
         self._require_room()
         needed = sum(map(len, messages)) + LENGTH_BYTES * len(messages)
-        room = self._body_bytes - HEADER.size
+        room = self.append_bytes
         if not messages or needed > room:
             raise MessageTooLargeError(
                 f"an append of {len(messages)} messages that needs {needed} bytes; it has to fit into one frame: "
@@ -83,6 +83,11 @@ class Outbox:
             )
         self._backlog.extend(messages, port, tag)
         self.accepted += len(messages)
+
+    @property
+    def append_bytes(self) -> int:
+        """What a tagged batch may take: its messages, and a length for each."""
+        return self._body_bytes - HEADER.size
 
     def _require_room(self) -> None:
         if self.has_left:

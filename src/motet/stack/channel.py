@@ -17,6 +17,7 @@ from motet.ordering import OrderingConfig, PlainStream, TotalOrder
 from motet.window.digest import Cut, DigestEntry
 from motet.wire.body import Port
 from motet.wire.frames import Finals, LogEnd
+from motet.wire.ordered import Tag
 
 Cuts = Mapping[Address, Cut[Address]]
 
@@ -62,6 +63,11 @@ class GroupChannel:
     def send_ordered(self, messages: Sequence[bytes], now: int, port: int = Port.APP) -> list[Effect]:
         assert self.ordering is not None
         self.ordering.send(messages, port)
+        return self._ordered(self.multicast.pump(now), now)
+
+    def send_tagged(self, tag: Tag, messages: Sequence[bytes], now: int, port: int = Port.APP) -> list[Effect]:
+        assert self.ordering is not None
+        self.ordering.send_tagged(*tag, messages, port)
         return self._ordered(self.multicast.pump(now), now)
 
     def mark(self, data: bytes, now: int) -> list[Effect]:

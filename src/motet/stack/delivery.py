@@ -29,6 +29,7 @@ class Delivered(Effect):
     bodies: tuple[bytes, ...] = field(default=(), compare=False, repr=False)  # what a journal keeps
     sent_at: int = field(default=0, compare=False)
     tag: tuple[int, int] | None = None
+    is_replayed: bool = False  # from a journal, and not from the group
 
 
 class Delivery:

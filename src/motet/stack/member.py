@@ -47,6 +47,7 @@ from motet.unicast import Unicast
 from motet.unicast.machine import FRAMES as UNICAST_FRAMES
 from motet.wire.body import UNCOUNTED, Port
 from motet.wire.codec import Envelope, decode, encode, group_id
+from motet.wire.ordered import Tag
 from motet.wire.snapshot import Waiting
 
 Handler = Callable[[Address, Sequence[Frame], int], list[Effect]]
@@ -84,7 +85,7 @@ class Member:
         ordering = config.ordering_sized(config.ordering) if config.ordering is not None else None
         self.channel = GroupChannel(address, config.multicast_sized, ordering, self.counters)
         if self.channel.ordering is not None:
-            self.channel.ordering.resume(memory.position, memory.stable)
+            self.channel.ordering.resume(memory.position, memory.stable, memory.producers)
         self.members: tuple[Address, ...] = (address,)
         self._group = group_id(group)
         self._known: dict[int, Address] = {address.incarnation: address}
@@ -125,6 +126,15 @@ class Member:
                 f"{self.view} is not primary: without a majority nothing can be ordered; wait for a primary view"
             )
         return self._perform(self.channel.send_ordered(messages, now, port), now)
+
+    def append_tagged(self, tag: Tag, messages: Sequence[bytes], now: int, *, port: int = Port.APP) -> list[Effect]:
+        """The same for a unit that may be sent again, through anybody, and is in the log once."""
+        return self._perform(self.channel.send_tagged(tag, messages, now, port), now)
+
+    def persisted(self, position: int, now: int) -> list[Effect]:
+        """The journal has the log up to here on its disk."""
+        self.channel.persisted(position, now)
+        return []
 
     def sync(self, peer: Address, now: int) -> list[Effect]:
         return self._perform(self.unicast.sync(peer, now), now)
@@ -264,7 +274,17 @@ class Member:
         membership, ordering = self.membership, self.channel.ordering
         position, stable = (ordering.position, ordering.stable) if ordering is not None else (0, 0)
         past = (*membership.past, self.address.incarnation)
-        return Memory(membership.record, membership.epoch, position, stable, past)
+        return Memory(membership.record, membership.epoch, position, stable, past, self.producers)
+
+    @property
+    def producers(self) -> tuple[tuple[int, int], ...]:
+        """Of appends that can be repeated: the highest sequence of each producer, as the log stands."""
+        return self.channel.ordering.producers if self.channel.ordering is not None else ()
+
+    @property
+    def append_bytes(self) -> int:
+        """How many bytes of messages and their lengths go into one append."""
+        return self.channel.ordering.append_bytes if self.channel.ordering is not None else 0
 
     @property
     def is_settled(self) -> bool:

@@ -1,0 +1,153 @@
+"""Filling the gap between our journal and the view that we came into, from those who were there before.
+
+Drives `journal.backfill` over reliable unicast (port CONTROL), answers others who ask, and hands the application what
+it missed, if it wants the log itself and not a state. Runs on the driver's loop.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+
+from motet.core.effects import Channel, Effect
+from motet.core.identity import Address
+from motet.core.view import NO_VIEW, View
+from motet.errors import JournalDivergedError
+from motet.journal import Entry, Journal
+from motet.journal.backfill import (
+    AppendRaw,
+    Backfill,
+    BackfillDone,
+    BackfillImpossible,
+    SendTo,
+    Truncate,
+    answer,
+    is_ask,
+)
+from motet.journal.raw import Cursor, end_of, entries_of
+from motet.ordering import RolledBack
+from motet.stack import Delivered, Member
+from motet.wire.body import Port, port_of
+from motet.wire.reassembler import Reassembler
+
+logger = logging.getLogger("motet")
+REPLAY_BYTES = 1 << 20  # of records that are read at once
+
+
+class CatchUp:
+    def __init__(self, journal: Journal, member: Member, *, replays: bool) -> None:
+        self.is_done = True
+        self._journal = journal
+        self._member = member
+        self._backfill: Backfill | None = None
+        self._news: list[Effect] = []  # for the driver and the application
+        self._replay = Replay(journal) if replays else None
+
+    def start(self, view: View, position: int, now: int) -> list[Effect]:
+        """The view begins at `position`, behind our journal."""
+        logger.info("fetching positions %d to %d from the group", self._journal.position + 1, position)
+        self.is_done = False
+        self._backfill = Backfill(self._journal.end, position, self._others(view))
+        self._perform(self._backfill.start(now), now)
+        return self.take_news()
+
+    def begin_view(self, view: View, now: int) -> None:
+        if self._backfill is not None:
+            self._perform(self._backfill.peers_are(self._others(view), now), now)
+
+    def receive(self, source: Address, messages: Sequence[bytes], now: int) -> list[Effect]:
+        for message in messages:
+            if is_ask(message):
+                for reply in answer(self._journal, message):
+                    self._news += self._member.send(source, (reply,), now, port=Port.CONTROL)
+            elif self._backfill is not None:
+                self._perform(self._backfill.receive(source, message, now), now)
+        return self.take_news()
+
+    def tick(self, now: int) -> list[Effect]:
+        if self._backfill is not None:
+            self._perform(self._backfill.tick(now), now)
+        return self.take_news()
+
+    def next_deadline(self) -> int | None:
+        return self._backfill.next_deadline() if self._backfill is not None else None
+
+    def take_news(self) -> list[Effect]:
+        news, self._news = self._news, []
+        return news
+
+    def _others(self, view: View) -> list[Address]:
+        return [member for member in view.members if member != self._member.address]
+
+    def _perform(self, effects: list[Effect], now: int) -> None:
+        for effect in effects:
+            match effect:
+                case SendTo():
+                    self._news += self._member.send(effect.peer, (effect.data,), now, port=Port.CONTROL)
+                case Truncate():
+                    self._truncate(effect.position, now)
+                case AppendRaw():
+                    self._append(effect.data, now)
+                case BackfillDone():
+                    self._end()
+                case BackfillImpossible():
+                    self._begin_anew(effect)
+
+    def _truncate(self, position: int, now: int) -> None:
+        assert self._backfill is not None
+        last = self._journal.position
+        self._journal.truncate(position)
+        self._news.append(RolledBack(self._journal.position + 1, last))
+        self._perform(self._backfill.went_on(self._journal.end, now), now)
+
+    def _append(self, data: bytes, now: int) -> None:
+        assert self._backfill is not None
+        begin = self._journal.position
+        try:
+            self._journal.append_raw(data)
+        except JournalDivergedError:
+            self._perform(self._backfill.refused(now), now)
+            return
+        if self._replay is not None:
+            self._news += self._replay.read(begin + 1)
+        self._perform(self._backfill.went_on(self._journal.end, now), now)
+
+    def _begin_anew(self, effect: BackfillImpossible) -> None:
+        """What is missing is nowhere: say so, and keep the log from here on."""
+        logger.warning(
+            "positions %d to %d are kept by no member any more (%s); this journal begins anew at %d",
+            self._journal.position + 1,
+            effect.position,
+            effect.reason,
+            effect.position + 1,
+        )
+        self._journal.restart_at(effect.position, effect.chain)
+        self._end()
+
+    def _end(self) -> None:
+        self._backfill = None
+        self.is_done = True
+
+
+class Replay:
+    """Frames of the journal as deliveries, for an application that was not there."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._names: dict[int, Address] = {}
+        self._reassemblers: dict[Address, Reassembler] = {}
+
+    def read(self, first: int) -> Iterator[Delivered]:
+        """All from `first` on to the end of the journal."""
+        cursor = Cursor(first - 1, NO_VIEW, 0)
+        while data := self._journal.read_raw(cursor.position + 1, REPLAY_BYTES, view=cursor.view, extra=cursor.extra):
+            for entry in entries_of(data, self._names):
+                yield from self._delivered(entry)
+            cursor = end_of(cursor, data)
+
+    def _delivered(self, entry: Entry) -> Iterator[Delivered]:
+        reassembler = self._reassemblers.setdefault(entry.sender, Reassembler())
+        messages = reassembler.feed(entry.body)
+        if messages:
+            place = (entry.position, port_of(entry.body), entry.seqno, (entry.body,), entry.sent_at, entry.tag)
+            yield Delivered(Channel.TOTAL, entry.sender, messages, *place, is_replayed=True)

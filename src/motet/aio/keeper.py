@@ -1,0 +1,269 @@
+"""The log on disk: what the driver's member delivers is appended before anybody hears of it.
+
+    a promise of the member changed     -> remembered, on disk, before the datagrams that rest on it leave
+    ordered frames were delivered       -> appended, one gathered write per wake-up
+    a primary view begins               -> recorded; if it begins behind our journal, what lies between is fetched first
+    positions were taken back           -> the journal is cut
+    fsync is always                     -> others are told of positions when the disk has them, not before
+
+Runs on the driver's loop; waiting for the disk happens beside it. Invariant: the journal holds a prefix of the log, and
+`_held` what was delivered behind a gap that is being filled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+
+from motet.aio.catchup import CatchUp
+from motet.core.effects import Channel, Effect
+from motet.core.units import SECOND
+from motet.core.view import NO_VIEW, ViewId
+from motet.journal import Entry, Fsync, Journal
+from motet.journal.reader import Bounds, JournalReader
+from motet.membership.engine import ViewInstalled
+from motet.ordering import RolledBack, StableAdvanced
+from motet.stack import Delivered, Member
+from motet.wire.body import Port, message_count
+
+logger = logging.getLogger("motet")
+STABLE_EVERY_S = 0.05  # how often the stable position is written down
+
+Perform = Callable[[Callable[[int], list[Effect]]], None]
+
+
+class JournalKeeper:
+    def __init__(self, journal: Journal, member: Member, perform: Perform, *, replays: bool) -> None:
+        self.journal = journal
+        self.progress = LogProgress(journal)
+        self._member = member
+        self._perform = perform
+        self._record = member.record
+        self._view: ViewId = NO_VIEW
+        self._held: list[Effect] | None = None  # None: there is no gap
+        self._catch_up = CatchUp(journal, member, replays=replays)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_syncing = False
+        self._is_dirty = False
+        self._sync_timer: asyncio.TimerHandle | None = None
+        self._stable_timer: asyncio.TimerHandle | None = None
+        self._is_closed = False
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    # Before effects are performed
+
+    def keep(self, effects: list[Effect], now: int) -> list[Effect]:
+        """The answer is what the driver is to perform now; what is held back follows when the gap is filled."""
+        if self._member.record is not self._record:
+            self._record = self._member.record
+            self.journal.remember(self._record)
+        performed: list[Effect] = []
+        entries: list[Entry] = []
+        for index, effect in enumerate(effects):
+            if isinstance(effect, Delivered) and effect.port == Port.CONTROL:
+                performed += self._catch_up.receive(effect.sender, effect.messages, now)
+            elif isinstance(effect, ViewInstalled):
+                self._append(entries)
+                performed += self._enter(effect, _rolled_back_later(effects, index), now)
+            elif self._held is not None and _is_of_the_log(effect):
+                self._held.append(effect)
+            else:
+                self._note(effect, entries)
+                performed.append(effect)
+        self._append(entries)
+        return performed + self._try_to_close_gap(now)
+
+    def _note(self, effect: Effect, entries: list[Entry]) -> None:
+        if isinstance(effect, Delivered) and effect.channel is Channel.TOTAL:
+            entries.append(self._entry(effect))
+        elif isinstance(effect, StableAdvanced):
+            self._plan_stable()
+        elif isinstance(effect, RolledBack):
+            self._append(entries)
+            self.journal.truncate(effect.first - 1)
+
+    def _entry(self, effect: Delivered) -> Entry:
+        assert effect.position is not None
+        (body,) = effect.bodies
+        count, at = message_count(body), time.time_ns()
+        where = (effect.sender, effect.first, effect.sent_at, at, self._view, effect.tag)
+        return Entry(effect.position, count, *where, body)
+
+    def _append(self, entries: list[Entry]) -> None:
+        if entries:
+            self.journal.append(entries)
+            entries.clear()
+            self.progress.moved()
+            self._plan_sync()
+
+    # Views
+
+    def _enter(self, effect: ViewInstalled, rolled_back: RolledBack | None, now: int) -> list[Effect]:
+        if self._held is not None:
+            self._held.append(effect)
+            if rolled_back is not None:
+                self._drop_held(rolled_back.first)
+            self._catch_up.begin_view(effect.view, now)
+            return [effect]
+        if rolled_back is not None:
+            self.journal.truncate(rolled_back.first - 1)
+        if effect.view.is_primary:
+            self._view = effect.view.id
+            if effect.position > self.journal.position:
+                self._held = [effect]
+                return [effect, *self._catch_up.start(effect.view, effect.position, now)]
+            self._record_view(effect)
+        return [effect]
+
+    def _record_view(self, effect: ViewInstalled) -> None:
+        self._view = effect.view.id
+        self.journal.enter_view(effect.view, effect.view.id, effect.position, self._member.producers, time.time_ns())
+        self.progress.moved()
+        self._plan_sync()
+
+    def _drop_held(self, first: int) -> None:
+        assert self._held is not None
+        self._held = [e for e in self._held if not (isinstance(e, Delivered) and (e.position or 0) >= first)]
+
+    def _try_to_close_gap(self, now: int) -> list[Effect]:
+        """What came from others is in the journal: what was held back follows it."""
+        if self._held is None:
+            return []
+        effects = self._catch_up.take_news()
+        self.progress.moved()
+        if not self._catch_up.is_done:
+            return effects
+        held, self._held = self._held, None
+        entries: list[Entry] = []
+        for effect in held:
+            if isinstance(effect, ViewInstalled):
+                self._append(entries)
+                if effect.view.is_primary and effect.position == self.journal.position:
+                    self._record_view(effect)
+            else:
+                self._note(effect, entries)
+                effects.append(effect)
+        self._append(entries)
+        return effects
+
+    def tick(self, now: int) -> list[Effect]:
+        return self._catch_up.tick(now) + self._try_to_close_gap(now)
+
+    def next_deadline(self) -> int | None:
+        return self._catch_up.next_deadline()
+
+    # The disk
+
+    def _plan_sync(self) -> None:
+        """One wait at a time; what is appended meanwhile is waited for after it."""
+        self._is_dirty = True
+        fsync = self.journal.config.fsync
+        if fsync is Fsync.NEVER or self._is_syncing or self._sync_timer is not None or self._loop is None:
+            return
+        if fsync is Fsync.ALWAYS:
+            self._sync()
+        else:
+            self._sync_timer = self._loop.call_later(self.journal.config.interval_ns / SECOND, self._sync)
+
+    def _sync(self) -> None:
+        self._sync_timer = None
+        if self._is_closed or not self._is_dirty or self._is_syncing:
+            return
+        assert self._loop is not None
+        self._is_dirty, self._is_syncing = False, True
+        waiting = self._loop.run_in_executor(None, self.journal.sync)
+        waiting.add_done_callback(self._synced)
+
+    def _synced(self, waiting: asyncio.Future[int]) -> None:
+        self._is_syncing = False
+        if self._is_closed or waiting.cancelled():
+            return
+        self._perform(lambda now: self._member.persisted(waiting.result(), now))
+        if self._is_dirty:
+            self._plan_sync()
+
+    def _plan_stable(self) -> None:
+        if self._stable_timer is None and self._loop is not None and not self._is_closed:
+            self._stable_timer = self._loop.call_later(STABLE_EVERY_S, self._mark_stable)
+        self.progress.moved(self._stable)
+
+    def _mark_stable(self) -> None:
+        self._stable_timer = None
+        if not self._is_closed:
+            self.journal.mark_stable(self._stable)
+
+    @property
+    def _stable(self) -> int:
+        assert self._member.channel.ordering is not None
+        return self._member.channel.ordering.stable
+
+    def close(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        for timer in (self._sync_timer, self._stable_timer):
+            if timer is not None:
+                timer.cancel()
+        if not self.journal.is_failed:
+            self.journal.mark_stable(self._stable)
+        self.progress.close()
+        self.journal.close()
+
+
+class LogProgress:
+    """How far the journal is, for the threads that serve it (a `LogSource`)."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._reader = JournalReader(journal.directory)
+        self._stable = journal.stable
+        self._changed = threading.Condition()
+        self._is_closed = False
+
+    def moved(self, stable: int | None = None) -> None:
+        with self._changed:
+            if stable is not None:
+                self._stable = stable
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
+    @property
+    def stable(self) -> int:
+        return min(self._stable, self._journal.position)
+
+    def bounds(self) -> Bounds:
+        journal = self._journal
+        return Bounds(journal.first, journal.position, self.stable, journal.epoch.number)
+
+    def read(self, first: int, last: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        return JournalReader(self._journal.directory).read(first, last, batch_rows)
+
+    def wait_stable(self, beyond: int, timeout_s: float) -> int:
+        with self._changed:
+            self._changed.wait_for(lambda: self.stable > beyond or self._is_closed, timeout_s)
+            return self.stable
+
+
+def _rolled_back_later(effects: list[Effect], index: int) -> RolledBack | None:
+    """What the view at `index` takes back is told after the view; the journal is cut before it is entered."""
+    for effect in effects[index + 1 :]:
+        if isinstance(effect, RolledBack):
+            return effect
+        if isinstance(effect, ViewInstalled):
+            break
+    return None
+
+
+def _is_of_the_log(effect: Effect) -> bool:
+    return isinstance(effect, Delivered) and effect.channel is Channel.TOTAL

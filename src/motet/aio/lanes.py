@@ -1,0 +1,81 @@
+"""The application's side of the lanes: how much of each stream waits for window space, and who waits for that."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from motet.aio.driver import Freed, LaneKey
+from motet.aio.queue import MESSAGE_OVERHEAD
+from motet.core.effects import Channel
+from motet.errors import MisuseError
+from motet.wire.body import MAX_MESSAGE_BYTES
+
+LANE_BYTES = 8 << 20  # what may wait for window space before a send waits
+
+
+class Lane:
+    __slots__ = ("outstanding", "waiters")
+
+    def __init__(self) -> None:
+        self.outstanding = 0
+        self.waiters: deque[asyncio.Future[None]] = deque()
+
+    def free(self, size: int) -> None:
+        self.outstanding -= size
+        if self.outstanding <= LANE_BYTES // 2:
+            while self.waiters:
+                waiter = self.waiters.popleft()
+                if not waiter.done():
+                    waiter.set_result(None)
+
+
+class Lanes:
+    def __init__(self, check_open: Callable[[], None]) -> None:
+        self._check_open = check_open
+        self._lanes: dict[LaneKey, Lane] = {}
+
+    async def space(self, key: LaneKey) -> Lane:
+        """The lane, as soon as it has space."""
+        lane = self._lanes.get(key)
+        if lane is None:
+            lane = self._lanes[key] = Lane()
+        while lane.outstanding > LANE_BYTES:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            lane.waiters.append(waiter)
+            await waiter
+            self._check_open()
+        return lane
+
+    def at(self, key: LaneKey) -> Lane:
+        return self._lanes.setdefault(key, Lane())
+
+    def freed(self, effect: Freed) -> None:
+        lane = self._lanes.get(effect.lane)
+        if lane is None:
+            return
+        lane.free(effect.size)
+        if lane.outstanding <= 0 and not lane.waiters and effect.lane[0] is Channel.UNICAST:
+            del self._lanes[effect.lane]
+
+    def close(self) -> None:
+        for lane in self._lanes.values():
+            lane.free(lane.outstanding)
+
+
+def measure(messages: Sequence[bytes]) -> int:
+    """What these cost a lane; whatever cannot be sent is refused with what to do."""
+    try:
+        size = sum(map(len, messages))
+    except TypeError:
+        raise _not_bytes() from None
+    if {*map(type, messages)} - {bytes}:
+        raise _not_bytes()
+    if size > MAX_MESSAGE_BYTES and max(map(len, messages)) > MAX_MESSAGE_BYTES:
+        raise MisuseError(f"a message can have {MAX_MESSAGE_BYTES} bytes at most; split it")
+    return size + MESSAGE_OVERHEAD * len(messages)
+
+
+def _not_bytes() -> MisuseError:
+    return MisuseError("a message is bytes; encode text first, for example with text.encode()")
