@@ -23,10 +23,22 @@ from motet.serve.link import Offsets
 MOST_LINES = 5000  # of one append; what has come meanwhile goes together
 MOST_WAITING = 50_000  # lines read ahead of the group
 
+EXAMPLES = """
+Examples:
+
+  motet log offsets 127.0.0.1:7900 127.0.0.1:7901         which positions each member has
+
+  motet log read 127.0.0.1:7900 --from 100 --to 120       some rows
+
+  motet log follow 127.0.0.1:7900 127.0.0.1:7901          rows as they come
+
+  echo "buy 10" | motet log append 127.0.0.1:7900         one more
+"""
+
 log = typer.Typer(
     name="log",
-    help="Read, follow and append to the log that members of a group serve. Name several members: the others serve "
-    "when one does not.",
+    help="Read, follow and append to the log that members serve; the others named serve when one does not."
+    f"\n\n\b{EXAMPLES}",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
