@@ -37,6 +37,7 @@ campaign: $(STAMP)  ## simulate seeds 0 to SEEDS (default 1000) of each scenario
 bench: $(STAMP)  ## measure the path of a frame through a channel, and view changes in virtual time
 	$(BIN)/python benchmarks/channel_path.py
 	$(BIN)/python benchmarks/view_changes.py
+	$(BIN)/python benchmarks/flight.py
 
 clean:  ## remove .venv, caches and build output
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

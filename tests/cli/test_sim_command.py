@@ -281,7 +281,7 @@ def test_the_help_of_each_command_shows_an_example(motet_command: Shell, command
     answer = motet_command(command, "--help")
     assert answer.code == 0
     assert "Examples:" in answer.out
-    assert re.search(rf"^\s*motet {command} --", answer.out, re.MULTILINE)
+    assert re.search(rf"^\s*motet {command} ", answer.out, re.MULTILINE)
 
 
 def test_the_examples_in_the_help_are_commands_that_parse(

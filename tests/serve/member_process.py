@@ -1,9 +1,11 @@
-"""A process that serves the journal in a directory until it is killed; prints its endpoint."""
+"""A process that serves the journal in a directory until it is killed, or until a line comes; prints its endpoint.
+
+It ends without closing its service, as a process does whose main function returns.
+"""
 
 from __future__ import annotations
 
 import sys
-import threading
 
 from motet.serve.flight import LogService
 from motet.serve.journal_source import JournalSource
@@ -13,7 +15,7 @@ def main() -> None:
     service = LogService(JournalSource(sys.argv[1]))
     sys.stdout.write(service.endpoint + "\n")
     sys.stdout.flush()
-    threading.Event().wait()
+    sys.stdin.readline()
 
 
 if __name__ == "__main__":

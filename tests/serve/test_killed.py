@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from pyarrow import flight
 
 from motet.journal.synthetic import write_journal
 from motet.serve.flight import LogService
@@ -19,7 +22,7 @@ ROWS = 200_000
 @contextmanager
 def member(directory: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     command = [sys.executable, str(Path(__file__).with_name("member_process.py")), str(directory)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
             yield process, process.stdout.readline().strip()
@@ -43,3 +46,16 @@ def test_another_member_takes_over_from_one_that_was_killed(tmp_path: Path) -> N
             followed.append(next(following))
     assert positions_of(read) == positions_of(followed) == list(range(1, ROWS + 1))
     assert payloads_of(read) == payloads_of(followed)
+
+
+def test_a_process_that_ends_without_closing_its_service_does_end(tmp_path: Path) -> None:
+    """Though one reader follows for ever and another does not read."""
+    write_journal(tmp_path / "a", "orders", ROWS)
+    with member(tmp_path / "a") as (process, endpoint), flight.connect(f"grpc://{endpoint}") as client:
+        tickets = [{"follow_from": ROWS}, {"first": 1, "last": ROWS, "batch_rows": 1000}]
+        readers = [client.do_get(flight.Ticket(json.dumps(ticket))) for ticket in tickets]
+        assert all(reader.read_chunk().data.num_rows for reader in readers)
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert process.wait(timeout=60) == 0

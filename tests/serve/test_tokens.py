@@ -88,9 +88,8 @@ def test_a_plain_client_sends_the_token_as_a_header(guarded: LogService) -> None
         for headers in ([], [(b"authorization", TOKEN.encode())], [(b"authorization", b"Basic " + TOKEN.encode())]):
             with pytest.raises(flight.FlightUnauthenticatedError, match="token"):
                 list(client.list_flights(options=flight.FlightCallOptions(headers=headers)))
-        writer, _ = client.do_put(flight.FlightDescriptor.for_command(b"{}"), pa.schema([("payload", pa.binary())]))
-        with pytest.raises(flight.FlightUnauthenticatedError):
-            writer.close()
+        with pytest.raises(flight.FlightUnauthenticatedError):  # while the call is made or when it ends
+            client.do_put(flight.FlightDescriptor.for_command(b"{}"), pa.schema([("payload", pa.binary())]))[0].close()
 
 
 @pytest.mark.parametrize(

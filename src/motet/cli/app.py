@@ -9,6 +9,7 @@ from rich.console import Console
 
 from motet import __version__
 from motet.cli.journal import journal
+from motet.cli.log import log
 from motet.cli.node import node
 from motet.cli.probe import probe
 from motet.cli.run import run
@@ -27,6 +28,7 @@ app.command(name="run")(run)
 app.command(name="sim")(sim)
 app.add_typer(journal, name="journal")
 app.command(name="probe")(probe)
+app.add_typer(log, name="log")
 
 
 def _print_version(is_wanted: bool) -> None:

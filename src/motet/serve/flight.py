@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -87,6 +88,9 @@ class LogService:
         self._server = _start(self._desk, place, token, tls)
         self._lock = threading.Lock()
         self._is_closed = False
+        # A process that ends without closing would wait at its exit for followers that never end; of two finalizers
+        # the younger runs first, so this one is before Flight's own.
+        self._finalizer = weakref.finalize(self, _let_go, self._desk.is_closing, self.port)
 
     @property
     def port(self) -> int:
@@ -111,6 +115,7 @@ class LogService:
             stopping = threading.Thread(target=self._server.shutdown, name="motet-log-service-stop", daemon=True)
             stopping.start()
             stopping.join(self._limits.grace_s)
+            self._finalizer.detach()
             while stopping.is_alive():  # a reader that does not read holds its call open for ever
                 cut_connections(port)
                 stopping.join(0.1)
@@ -120,6 +125,11 @@ class LogService:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _let_go(is_closing: threading.Event, port: int) -> None:
+    is_closing.set()
+    cut_connections(port)
 
 
 class _Desk:
@@ -257,10 +267,10 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
     ) -> None:
         with carried("appending"), self._desk.appends.held():
             request = parse_append(descriptor.command or b"")
-            for chunk in reader:
-                if chunk.data is not None:
-                    writer.write(json.dumps(self._desk.append(request, chunk.data)).encode())
-                    request = replace(request, sequence=request.sequence + 1)
+            batches = (chunk.data for chunk in reader if chunk.data is not None)
+            for number, batch in enumerate(batches):
+                unit = replace(request, sequence=request.sequence + number)
+                writer.write(json.dumps(self._desk.append(unit, batch)).encode())
 
     def list_actions(self, context: flight.ServerCallContext) -> list[tuple[str, str]]:
         return list(ACTIONS.items())

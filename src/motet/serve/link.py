@@ -22,7 +22,6 @@ from motet.serve.units import APPEND_SCHEMA, Rows
 from motet.serve.watchdog import Watchdog, Watched
 
 ANSWER_S = 5.0  # a short question that is not answered in this time is not answered
-AHEAD = 8  # units on their way before the first of them is answered
 
 _CHANNEL = [
     ("grpc.use_local_subchannel_pool", 1),  # else all clients of a process share one connection per member
@@ -103,7 +102,7 @@ class LogLink:
                 reader.cancel()  # a consumer that stops early must not leave the service writing to nobody
 
     def put(self, request: AppendRequest, units: Sequence[Rows], timeout_s: float) -> Iterator[Appended]:
-        """Append units in order; each is answered before the ones after the next few are sent."""
+        """Append units in order; each is answered before the next one is sent."""
         command = flight.FlightDescriptor.for_command(encode(request))
         with _typed():
             writer, answers = self._client.do_put(command, APPEND_SCHEMA, self._options(timeout_s))
@@ -164,20 +163,14 @@ def _patiently(watched: Watched, wait: Callable[[], Any]) -> Any:
 def _in_step(
     units: Sequence[Rows], writer: flight.FlightStreamWriter, answers: flight.FlightMetadataReader
 ) -> Iterator[Appended]:
-    sent = 0
-    for done in range(len(units)):
-        try:
-            for unit in units[sent : done + AHEAD]:
-                writer.write_batch(unit.batch())
-                sent += 1
-            if sent == len(units):
-                writer.done_writing()
-        except flight.FlightError:
-            sent = len(units)  # the service ended the call; its answers up to then are still to be had
+    """One after the other: were some sent ahead, a call that fails would take their answers with it."""
+    for unit in units:
+        writer.write_batch(unit.batch())
         if (answer := answers.read()) is None:
             return  # the service ended the call; closing the writer says why
         document = json.loads(answer.to_pybytes())
         yield Appended(int(document["first"]), int(document["last"]))
+    writer.done_writing()
 
 
 def _offsets_of(document: dict[str, Any]) -> Offsets:
