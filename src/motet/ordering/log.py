@@ -32,6 +32,12 @@ class Log:
         self.persisted = position
         self.producers = Producers(producers)
 
+    def resume(self, position: int, stable: int, producers: Pairs) -> None:
+        """What a journal kept of an earlier life is where we go on."""
+        self.position = self.persisted = position
+        self.stable = stable
+        self.producers = Producers(producers)
+
     def place(self, pending: Pending) -> int | None:
         """The position of the first message that ends in this frame; None if it repeats an append: it gets none."""
         if pending.tag is not None and not self.producers.accept(pending.tag):

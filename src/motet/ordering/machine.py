@@ -91,7 +91,7 @@ class TotalOrder:
 
     def resume(self, position: int, stable: int, producers: Pairs = ()) -> None:
         """Before anything else: our log did not begin with this life."""
-        self._log = Log(position, stable, producers)
+        self._log.resume(position, stable, producers)
 
     # What the application asks for
 
