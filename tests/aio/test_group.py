@@ -191,11 +191,11 @@ def test_a_slow_consumer_makes_senders_wait_and_nobody_is_expelled() -> None:
 
             sender = asyncio.create_task(send())
             eater = asyncio.create_task(take(a, 24_000))
-            while not b._is_held:  # b takes nothing: its queue fills, then the windows, then the sender waits
+            while not b._queue.is_held:  # b takes nothing: its queue fills, then the windows, then the sender waits
                 await asyncio.sleep(0.01)
             await asyncio.sleep(0.5)
             assert not sender.done()
-            assert b._queued_bytes < 2 << 20
+            assert b._queue.weight < 2 << 20
             assert len(a.view.members) == len(b.view.members) == 2
             assert len(await take(b, 24_000)) == 24_000
             await sender
