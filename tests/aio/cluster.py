@@ -12,7 +12,7 @@ import motet
 from motet.aio.group import Group
 
 T = TypeVar("T")
-PATIENCE_S = 60.0  # a bound for a test that hangs, not a measure of anything
+PATIENCE_S = 20.0  # a bound for a test that hangs, not a measure of anything
 
 
 def run(test: Callable[[], Coroutine[Any, Any, T]]) -> T:

@@ -40,6 +40,7 @@ class CatchUp:
         self._journal = journal
         self._member = member
         self._backfill: Backfill | None = None
+        self._peers: list[Address] = []
         self._news: list[Effect] = []  # for the driver and the application
         self._replay = Replay(journal) if replays else None
 
@@ -47,13 +48,15 @@ class CatchUp:
         """The view begins at `position`, behind our journal."""
         logger.info("fetching positions %d to %d from the group", self._journal.position + 1, position)
         self.is_done = False
-        self._backfill = Backfill(self._journal.end, position, self._others(view))
+        self._peers = self._others(view)
+        self._backfill = Backfill(self._journal.end, position, self._peers)
         self._perform(self._backfill.start(now), now)
         return self.take_news()
 
     def begin_view(self, view: View, now: int) -> None:
+        self._peers = self._others(view)
         if self._backfill is not None:
-            self._perform(self._backfill.peers_are(self._others(view), now), now)
+            self._perform(self._backfill.peers_are(self._peers, now), now)
 
     def receive(self, source: Address, messages: Sequence[bytes], now: int) -> list[Effect]:
         for message in messages:
@@ -90,8 +93,11 @@ class CatchUp:
                     self._append(effect.data, now)
                 case BackfillDone():
                     self._end()
-                case BackfillImpossible():
+                case BackfillImpossible() if effect.chain:
                     self._begin_anew(effect)
+                case BackfillImpossible():  # nobody has told yet how to begin anew
+                    self._backfill = Backfill(self._journal.end, effect.position, self._peers, wants_records=False)
+                    self._perform(self._backfill.start(now), now)
 
     def _truncate(self, position: int, now: int) -> None:
         assert self._backfill is not None
@@ -139,15 +145,23 @@ class Replay:
 
     def read(self, first: int) -> Iterator[Delivered]:
         """All from `first` on to the end of the journal."""
-        cursor = Cursor(first - 1, NO_VIEW, 0)
+        cursor = Cursor(self._journal.frame_start(first) - 1, NO_VIEW, 0)
         while data := self._journal.read_raw(cursor.position + 1, REPLAY_BYTES, view=cursor.view, extra=cursor.extra):
             for entry in entries_of(data, self._names):
-                yield from self._delivered(entry)
+                yield from self._delivered(entry, first)
             cursor = end_of(cursor, data)
 
-    def _delivered(self, entry: Entry) -> Iterator[Delivered]:
+    def _delivered(self, entry: Entry, first: int) -> Iterator[Delivered]:
         reassembler = self._reassemblers.setdefault(entry.sender, Reassembler())
-        messages = reassembler.feed(entry.body)
+        skipped = max(0, first - entry.position)
+        messages = reassembler.feed(entry.body)[skipped:]
         if messages:
-            place = (entry.position, port_of(entry.body), entry.seqno, (entry.body,), entry.sent_at, entry.tag)
+            place = (
+                entry.position + skipped,
+                port_of(entry.body),
+                entry.seqno,
+                (entry.body,),
+                entry.sent_at,
+                entry.tag,
+            )
             yield Delivered(Channel.TOTAL, entry.sender, messages, *place, is_replayed=True)

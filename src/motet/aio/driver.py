@@ -118,6 +118,7 @@ class Driver:
         self._group_endpoint = transport._config.multicast
         self._own_bytes = member.address.incarnation.to_bytes(8, "little")
         self._is_closed = False
+        self._is_shut = False
         self._consulted: set[DnsName | SharedDirectory] = set()
 
     # Life
@@ -170,11 +171,16 @@ class Driver:
             self._thread.join()
 
     def _shut_and_stop(self) -> None:
-        self._shut()
         assert self._loop is not None
-        self._loop.stop()
+        try:
+            self._shut()
+        finally:
+            self._loop.stop()
 
     def _shut(self) -> None:
+        if self._is_shut:
+            return
+        self._is_shut = True
         if self._timer is not None:
             self._timer.cancel()
         self.transport.close()

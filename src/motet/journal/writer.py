@@ -342,6 +342,12 @@ class Journal:
                 return None
             return raw.chain_at(self._store, position)
 
+    def frame_start(self, position: int) -> int:
+        """The position of the first message that ends in the same frame as `position`."""
+        with self._memory:
+            place = self._store.frame_of(position)
+            return place[2].position if place is not None else position
+
     def read_raw(
         self, first: int, most_bytes: int, *, last: int | None = None, view: ViewId = NO_VIEW, extra: int = 0
     ) -> bytes:
