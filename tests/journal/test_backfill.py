@@ -52,6 +52,7 @@ def story(station: Station, rounds: int, *, foreign_tail: int = 0) -> None:
     journal, scribe = station.journal, station.scribe
     for round_ in range(rounds):
         if round_ % 4 == 3:
+            journal.append([scribe.fragment(b"cut short" * 300, at, 900, B) for at in (0, 900)])
             scribe.enter(journal, view_of(2 + round_, A, B, C))
         journal.append(scribe.many(20, per_frame=4))
         if round_ % 3 == 1:
