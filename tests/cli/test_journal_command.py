@@ -60,9 +60,8 @@ def test_stat(directory: Path) -> None:
 def test_cat(directory: Path) -> None:
     lines = ask("cat", directory, "--from", 248, "--to", 252).output.splitlines()
     assert [line.split()[0] for line in lines] == ["248", "249", "250", "251", "252"]
-    rows = [
-        json.loads(line) for line in ask("cat", directory, "--from", 248, "--to", 252, "--json").output.splitlines()
-    ]
+    answer = ask("cat", directory, "--from", 248, "--to", 252, "--json")
+    rows = [json.loads(line) for line in answer.output.splitlines()]
     assert [row["position"] for row in rows] == [248, 249, 250, 251, 252]
     assert [row["epoch"] for row in rows] == [1, 1, 1, 2, 2]
     assert rows[0]["payload"].startswith("00000248")

@@ -52,6 +52,7 @@ def story(station: Station, rounds: int, *, foreign_tail: int = 0) -> None:
     journal, scribe = station.journal, station.scribe
     for round_ in range(rounds):
         if round_ % 4 == 3:
+            journal.append([scribe.fragment(b"cut short" * 300, at, 900, B) for at in (0, 900)])
             scribe.enter(journal, view_of(2 + round_, A, B, C))
         journal.append(scribe.many(20, per_frame=4))
         if round_ % 3 == 1:
@@ -152,6 +153,23 @@ def test_a_tail_that_is_longer_than_the_group_knows() -> None:
     peer, late = grown("peer", 5), grown("late", 5, foreign_tail=300)
     assert Link(late, {B: peer}, peer.journal.position).run() == BackfillDone(peer.journal.position)
     assert late.rows() == peer.rows()
+
+
+def test_a_tail_of_the_same_length_that_differs() -> None:
+    """Nothing is missing, and yet it is not the same log."""
+    peer, late = grown("peer", 5), grown("late", 4)
+    missing = peer.journal.position - late.journal.position
+    late.journal.append([late.scribe.packed(b"only here") for _ in range(missing)])
+    assert late.journal.position == peer.journal.position
+    assert Link(late, {B: peer}, peer.journal.position).run() == BackfillDone(peer.journal.position)
+    assert late.rows() == peer.rows()
+
+
+def test_a_log_that_is_the_same_is_left_alone() -> None:
+    peer, late = grown("peer", 5), grown("late", 5)
+    link = Link(late, {B: peer}, peer.journal.position)
+    assert link.run() == BackfillDone(peer.journal.position)
+    assert (link.asked, link.taken) == ([B], 0)
 
 
 def test_a_stable_part_that_differs_cannot_be_mended() -> None:

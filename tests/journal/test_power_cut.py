@@ -91,7 +91,7 @@ def test_every_prefix_of_what_was_not_synced() -> None:
     told: list[int] = [0]
     disk, cuts = SimDisk(), 0
     for moment, _ in enumerate(steps(disk, told)):
-        stride = 1 if moment < 1 else 41
+        stride = 1 if moment < 1 else 61
         for units in {*range(0, disk.pending_units, stride), disk.pending_units}:
             after = disk.after_power_cut(units)
             journal = assert_is_prefix(after, min(told[-1], journal_end(disk)), expected)

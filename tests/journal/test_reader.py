@@ -10,7 +10,10 @@ import pytest
 
 from motet.errors import JournalCorruptError, JournalError, JournalTrimmedError, MisuseError
 from motet.journal import Fsync, Journal, JournalConfig
+from motet.journal.disk import RealDisk
 from motet.journal.reader import Bounds, JournalReader
+from motet.journal.records import INCOMPLETE
+from motet.journal.scan import FIRST_RECORD_AT, Scan
 from motet.journal.schema import LOG_SCHEMA
 from motet.journal.synthetic import write_journal
 from motet.wire.body import Port
@@ -264,3 +267,17 @@ def test_synthetic_journals_of_two_members_agree(tmp_path: Path) -> None:
     assert all(row["key"] is not None for row in rows)
     assert [row | {"delivered_at": 0} for row in rows] == [row | {"delivered_at": 0} for row in others]
     assert rows[0]["delivered_at"] != others[0]["delivered_at"]
+
+
+def test_a_file_that_shrinks_under_the_reader_ends_there(tmp_path: Path) -> None:
+    """Seen by thinking, not by a test: a read that came back short was tried again for ever."""
+    write_journal(tmp_path, GROUP, 3000, frame_bytes=1000)
+    (segment,) = tmp_path.glob("*.seg")
+    file = RealDisk().open(segment)
+    scan = Scan(file, FIRST_RECORD_AT, window=5000)
+    records = iter(scan)
+    next(records)
+    file.cut(20_000)
+    assert len(list(records)) < 25
+    assert scan.flaw == INCOMPLETE
+    file.close()

@@ -1,5 +1,7 @@
 """The journal alone: what goes in comes out, and it says no where it must."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -114,3 +116,8 @@ def test_frames_of_a_message_that_a_view_cut_short_do_not_count(tmp_path: Path) 
             one.enter(journal, view_of(2))
             journal.append(one.many(3))
         assert here.chain == there.chain
+
+
+def test_writing_needs_no_pyarrow() -> None:
+    code = "import sys, motet.journal; sys.exit('pyarrow' in sys.modules or 'numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

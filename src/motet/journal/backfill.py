@@ -5,7 +5,7 @@
     "your log is another"       -> back to what is stable, and asked again; if that differs, too, there is no way
     "mine begins later"         -> another peer may keep more; if none does, the log has to begin anew
     a peer is silent, or gone   -> the next one is asked to go on from where we are
-    all is here                 -> done
+    all is here                 -> done; one whose log is as long as the group's asks, too, for it may be another
 
 One request is under way at a time; its answer is a few records' worth of messages, so what a slow member has to hold is
 bounded. Both sides only see bytes. The driver performs the effects in order, and after each `AppendRaw` and `Truncate`
@@ -211,6 +211,8 @@ def _chunks(log: Source, ask: Ask) -> list[bytes]:
         pieces.append(data)
         size += len(data)
         cursor = end_of(cursor, data)
+    if ask.position == ask.upto:
+        pieces = [b""]  # the chain was compared, and that is all
     if not pieces:
         raise JournalDivergedError(f"nothing follows position {ask.position} here, and the log goes on to {ask.upto}")
     last = len(pieces) - 1
@@ -251,13 +253,7 @@ class Backfill:
     def start(self, now: int) -> list[Effect]:
         if self._end.cursor.position > self._upto:
             return self._go_back(b"", "the log of the group is shorter than what is stable here")
-        if self._is_complete:
-            return self._done()
-        return self._ask(now)
-
-    @property
-    def _is_complete(self) -> bool:
-        return self._wants_records and self._end.cursor.position >= self._upto
+        return self._ask(now)  # also when nothing is missing: what we have may not be what the group agreed on
 
     # What the driver reports
 
@@ -266,7 +262,7 @@ class Backfill:
         performed, self._performing, self._end = self._performing, None, end
         if self.is_over:
             return []
-        if self._is_complete:
+        if isinstance(performed, AppendRaw) and end.cursor.position >= self._upto:
             return self._done()
         if isinstance(performed, AppendRaw) and not self._is_last:
             self._deadline = now + self._config.patience_ns
@@ -311,6 +307,8 @@ class Backfill:
             return []
         self._next_index += 1
         self._is_last = chunk.is_last
+        if self._end.cursor.position >= self._upto:
+            return self._done()  # the peer found nothing to add, and nothing that differs
         return self._perform(AppendRaw(chunk.data))
 
     def _on_trimmed(self, source: Address, refusal: Refusal, now: int) -> list[Effect]:

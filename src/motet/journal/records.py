@@ -82,7 +82,7 @@ class Head(NamedTuple):
     @property
     def size(self) -> int:
         """With the zeros behind it."""
-        return padded(self.head_bytes + self.body_bytes)
+        return (self.head_bytes + self.body_bytes + ALIGNMENT - 1) & -ALIGNMENT
 
     @property
     def last(self) -> int:
@@ -144,10 +144,6 @@ _NONCE = bytes(12)
 
 def digest_of(body: bytes | memoryview) -> bytes:
     return _HASH.encrypt(_NONCE, b"", body)
-
-
-def padded(size: int) -> int:
-    return (size + ALIGNMENT - 1) & -ALIGNMENT
 
 
 def padding(size: int) -> bytes:

@@ -25,7 +25,7 @@ from motet.journal.records import (
 )
 from motet.wire.fields import MalformedError, Reader
 
-WINDOW_BYTES = 4 << 20  # read at a time; a record that does not fit is read by itself
+WINDOW_BYTES = 256 << 10  # read at a time, so that it is still in the cache when it is checked and copied
 HEADS_WINDOW_BYTES = 16 << 10  # the same when bodies are passed over
 DAMAGED_BODY = "the body of a record is not what its digest says"
 
@@ -41,8 +41,8 @@ class Found(NamedTuple):
     offset: int
     head: Head
     shared: bytes  # the part of the head that is the same at all members
-    body: memoryview  # empty for a frame, if only heads are looked at
-    raw: memoryview  # all of it, except for what was passed over
+    body: memoryview  # of a frame, if only heads are looked at: what happened to be read of it
+    raw: memoryview  # all of it, with the same exception
 
 
 class Scan:
@@ -64,10 +64,12 @@ class Scan:
     def __iter__(self) -> Iterator[Found]:
         while self.end < self._size and self.flaw is None:
             start = self.end
-            data = self._file.read(start, min(max(self._window, self._wanted), self._size - start))
+            wanted = min(max(self._window, self._wanted), self._size - start)
+            data = self._file.read(start, wanted)
+            if len(data) < wanted:
+                self._size = start + len(data)  # it was cut meanwhile
             self._wanted = 0
             while (found := self._next(data, start)) is not None:
-                self.end = found.offset + found.head.size
                 yield found
 
     def _next(self, data: bytes, start: int) -> Found | None:
@@ -78,40 +80,33 @@ class Scan:
         head = parse_head(data, at)
         if isinstance(head, str):
             return self._lacks(start + len(data), FRAME_HEAD_BYTES) if head == INCOMPLETE else self._stop(head)
-        if at + head.size > len(data):
-            if not (self._heads_only and head.kind == Kind.FRAME and self.end + head.size <= self._size):
-                return self._lacks(start + len(data), head.size)
-            return Found(self.end, head, _shared(data, at, head), _NOTHING, memoryview(data)[at : at + head.head_bytes])
-        return self._whole(data, at, head)
-
-    def _whole(self, data: bytes, at: int, head: Head) -> Found | None:
+        size = head.size
+        if at + size > len(data) and not (self._skips(head) and self.end + size <= self._size):
+            return self._lacks(start + len(data), size)
         view, body_at = memoryview(data), at + head.head_bytes
         body = view[body_at : body_at + head.body_bytes]
-        if not (self._heads_only and head.kind == Kind.FRAME):
+        if not self._skips(head):
             if digest_of(body) != head.digest:
                 return self._stop(DAMAGED_BODY)
-            end = body_at + head.body_bytes
-            if data.count(0, end, at + head.size) != at + head.size - end:
+            if data.count(0, body_at + head.body_bytes, at + size) != at + size - body_at - head.body_bytes:
                 return self._stop("bytes behind a record that should be zero")
-        return Found(self.end, head, _shared(data, at, head), body, view[at : at + head.size])
+        found = Found(self.end, head, data[at + SHARED_AT : body_at], body, view[at : at + size])
+        self.end += size
+        return found
+
+    def _skips(self, head: Head) -> bool:
+        return self._heads_only and head.kind == Kind.FRAME
 
     def _lacks(self, reached: int, wanted: int) -> Found | None:
         """The window ends here; if the file does, too, the record is not whole."""
         self._wanted = wanted
-        if reached >= self._size and self.end < self._size:
+        if reached >= self._size > self.end:
             self.flaw = INCOMPLETE
         return None
 
     def _stop(self, flaw: str) -> Found | None:
         self.flaw = flaw
         return None
-
-
-_NOTHING = memoryview(b"")
-
-
-def _shared(data: bytes, at: int, head: Head) -> bytes:
-    return data[at + SHARED_AT : at + head.head_bytes]
 
 
 @dataclass(frozen=True, slots=True)

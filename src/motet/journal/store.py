@@ -126,12 +126,14 @@ class Store:
         is_too_much = bool(config.retention_bytes) and kept > config.retention_bytes
         return is_too_much or (bool(config.retention_ns) and newest < now - config.retention_ns)
 
-    def cut_behind(self, position: int) -> LogState:
-        """Only what ends at `position` or before stays; what is known there."""
+    def cut_behind(self, position: int, stable: int) -> LogState:
+        """Only what ends at `position` or before stays, and the frame with the stable one; what is known there."""
         at = self.segment_of(position)
         segment = self.segments[at]
         with self.reading(segment) as file:
-            end = _end_of(file, segment.opening.end, position)
+            end = _end_of(file, segment.opening.end, position, stable)
+        for complete in self._complete:
+            complete.sync()  # what is left is called safe afterwards
         self.close()
         for gone in reversed(self.segments[at + 1 :]):
             self._disk.remove(gone.path)
@@ -191,11 +193,11 @@ class Store:
         return (segment, *place) if place is not None else None
 
 
-def _end_of(file: File, start: int, position: int) -> int:
+def _end_of(file: File, start: int, position: int, stable: int) -> int:
     """Behind the last frame in which `position` or an earlier one ends, and what belongs to it."""
     end = start
     for found in Scan(file, start, heads_only=True):
-        if found.head.last > position:
+        if found.head.last > position and found.head.position > stable:
             break
         if found.head.messages or found.head.kind != Kind.FRAME:
             end = found.offset + found.head.size

@@ -55,7 +55,6 @@ class Journal:
         self._disk = disk
         self._state = recovered.state
         self._owner = owners.load(directory, disk)
-        self._state.stable = max(self._state.stable, min(self._owner.stable, self._state.position))
         self._store = Store(directory, config, disk, recovered.segments, recovered.state)
         self._durable = 0
         self._failure: JournalError | None = None
@@ -81,6 +80,7 @@ class Journal:
             raise in_words(error, "opening the journal", path) from error
         try:
             journal = cls(path, config, disk, recover(path, group, disk, config.index_bytes))
+            journal.mark_stable(journal._owner.stable)  # a rollback that was cut short had noted it there
             journal.sync()
         except BaseException as error:
             release()
@@ -307,7 +307,8 @@ class Journal:
     # Rolling back, and beginning anew
 
     def truncate(self, position: int) -> int:
-        """Roll back to `position`, or to the end of the last frame before it; where the log ends then."""
+        """Roll back to `position`, or to the end of the last frame before it that keeps what is stable; where the log
+        ends then."""
         with self._syncing, self._writing("truncate"):
             if position >= self._state.position:
                 return self._state.position
@@ -317,9 +318,9 @@ class Journal:
                     f"it, and it is never rolled back. If this journal differs there, move its directory away"
                 )
             self._save(replace(self._owner, stable=self._state.stable))
-            stable, self._state = self._state.stable, self._store.cut_behind(position)
-            self._state.stable = min(stable, self._state.position)
+            stable, self._state = self._state.stable, self._store.cut_behind(position, self._state.stable)
             self._durable = self._state.position
+            self.mark_stable(stable)
             return self._state.position
 
     def restart_at(self, position: int, chain: bytes) -> None:
