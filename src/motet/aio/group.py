@@ -426,6 +426,10 @@ class Group:
     def serves(self, name: str, place: str, close: Callable[[], None]) -> None:
         """Something is served beside the group; it is closed with it."""
         self._observer.services[name] = place
+        self.on_close(close)
+
+    def on_close(self, close: Callable[[], None]) -> None:
+        """Call this, in a thread, when the group is closed; last come, first called."""
         self._closers.append(close)
 
     def services(self) -> dict[str, str]:
