@@ -151,8 +151,9 @@ class Joining:
         def listen(news: list[Effect]) -> None:
             listeners[0].listen(news)
 
-        keyring = config.keyring()
-        envelope = SealedEnvelope(keyring, address.incarnation, member.counters) if keyring is not None else None
+        keyring, envelope = config.keyring(), None
+        if keyring is not None:
+            envelope = SealedEnvelope(keyring, address.incarnation, member.counters, window=config.replay_window)
         faults = FaultInjector(random.Random(rng.getrandbits(64)), member.counters)
         return Driver(member, transport, listen, faults=faults, envelope=envelope), listeners
 

@@ -85,8 +85,7 @@ class Config:
     wakeup_datagrams: int = count(64, 1, 1 << 16, "datagrams taken at most before timers and sends have their turn")
 
     # The application
-    queue_messages: int = count(100_000, 1, 1 << 30, "deliveries that wait for a slow application; then senders wait")
-    queue_bytes: int = size(64 << 20, 1 << 10, 1 << 40, "the same in bytes; whichever comes first")
+    queue_bytes: int = size(64 << 20, 1 << 10, 1 << 40, "deliveries that wait for a slow application; then sends wait")
     state_buffer_bytes: int = size(64 << 20, 0, 1 << 40, "deliveries kept back while the state is on its way to us")
 
     # Repair and acks
