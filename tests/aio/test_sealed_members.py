@@ -12,6 +12,7 @@ import motet
 from motet.aio.group import Group
 from motet.core.counters import Count
 from motet.core.identity import Endpoint
+from motet.errors import MisuseError
 from motet.wire.seal import MAGIC
 from tests.aio.cluster import cluster, join, run, take
 
@@ -122,6 +123,32 @@ def test_members_in_the_middle_of_a_rotation_are_one_group() -> None:
             await groups[0].until(lambda view: len(view.members) == 3)
             await still_works(groups)
             assert sum(counted(group, Count.SEAL_KEY_UNKNOWN, Count.SEAL_BROKEN) for group in groups) == 0
+
+    run(test)
+
+
+def test_a_running_group_changes_its_key() -> None:
+    async def test() -> None:
+        async with cluster("a", "b", "c", config=keyed(OLD)) as groups:
+            for keys in ([OLD, NEW], [NEW, OLD], [NEW]):
+                for group in groups:
+                    group.rekey(keys)
+                    await still_works(groups)
+            view = groups[0].view
+            late = await join("late", groups, config=keyed(OLD), wait=False)
+            await until_counted(groups[0], 1, Count.SEAL_KEY_UNKNOWN)
+            await late.close()
+            assert groups[0].view == view
+            assert sum(counted(group, Count.SEAL_BROKEN) for group in groups) == 0
+
+    run(test)
+
+
+def test_a_member_without_a_key_cannot_take_one_while_it_runs() -> None:
+    async def test() -> None:
+        async with cluster("a") as (a,):
+            with pytest.raises(MisuseError, match="joined without a key and cannot take one while it runs"):
+                a.rekey([NEW])
 
     run(test)
 

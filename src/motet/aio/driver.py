@@ -24,12 +24,13 @@ from motet.aio.transport import UdpTransport, parse_endpoint
 from motet.core.effects import Admitted, Channel, Effect, SendFailed
 from motet.core.identity import NOBODY, Address, Endpoint
 from motet.core.units import SECOND
-from motet.errors import BacklogFullError, MotetError
+from motet.errors import BacklogFullError, MisuseError, MotetError
 from motet.membership.discovery import Consult, DnsName, SharedDirectory
 from motet.membership.engine import ViewInstalled
 from motet.stack import Announcement, Datagram, Member
 from motet.stack.trace import Tracer
 from motet.wire.ordered import Tag
+from motet.wire.seal import Keyring
 from motet.wire.snapshot import SnapshotId, Waiting
 
 logger = logging.getLogger("motet")
@@ -71,6 +72,8 @@ class Envelope(Protocol):
     def seal(self, datagram: bytes) -> bytes: ...
 
     def open(self, sealed: bytes) -> bytes | None: ...
+
+    def rekey(self, keyring: Keyring) -> None: ...
 
 
 class Keeper(Protocol):
@@ -262,6 +265,11 @@ class Driver:
         self.transport.wants_sources = self.faults.is_active
         if self.tracer is not None:
             self.tracer.fault(str(fault), self._wall(self._clock()))
+
+    def rekey(self, keyring: Keyring) -> None:
+        if self._envelope is None:
+            raise MisuseError("this member was joined without a key and cannot take one while it runs; join with keys")
+        self._envelope.rekey(keyring)
 
     def start_snapshot(self) -> SnapshotId:
         now = self._clock()

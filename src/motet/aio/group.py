@@ -38,6 +38,7 @@ from motet.snapshot.result import SnapshotResult
 from motet.stack import Delivered
 from motet.wire.body import Port
 from motet.wire.ordered import Tag
+from motet.wire.seal import Keyring
 from motet.wire.snapshot import SnapshotId
 
 logger = logging.getLogger("motet")
@@ -401,6 +402,11 @@ class Group:
         """A fault on purpose, such as `drop=0.2@b`; `clear` ends them."""
         fault = parse_fault(rule)
         self._driver.ask(lambda: self._driver.inject(fault)).result(OPERATION_S)
+
+    def rekey(self, keys: Sequence[str]) -> None:
+        """Open with these keys from now on, and seal with the first: how a group changes its key while it runs."""
+        keyring = Keyring.of(keys)
+        self._driver.ask(lambda: self._driver.rekey(keyring)).result(OPERATION_S)
 
     def stats(self) -> dict[str, Any]:
         """Everything that can be seen of this member, as probe and dashboard show it; from any thread."""
