@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from motet.aio.joining import Joining, join
     from motet.aio.receipts import Receipt
     from motet.aio.sync import SyncGroup, join_sync
+    from motet.blocks import Counter, Lock, ReplicatedDict
     from motet.config import Config
     from motet.core.effects import SendFailed
     from motet.core.identity import Address
@@ -27,11 +28,14 @@ _HOMES = {
     "Address": "motet.core.identity",
     "Batch": "motet.aio.events",
     "Config": "motet.config",
+    "Counter": "motet.blocks",
     "Group": "motet.aio.group",
     "Joining": "motet.aio.joining",
+    "Lock": "motet.blocks",
     "Message": "motet.aio.events",
     "MotetError": "motet.errors",
     "Receipt": "motet.aio.receipts",
+    "ReplicatedDict": "motet.blocks",
     "RolledBack": "motet.ordering",
     "SendFailed": "motet.core.effects",
     "SyncGroup": "motet.aio.sync",
@@ -45,11 +49,14 @@ __all__ = [
     "Address",
     "Batch",
     "Config",
+    "Counter",
     "Group",
     "Joining",
+    "Lock",
     "Message",
     "MotetError",
     "Receipt",
+    "ReplicatedDict",
     "RolledBack",
     "SendFailed",
     "SyncGroup",

@@ -195,3 +195,13 @@ class LogReadOnlyError(LogError):
 
 class TokenError(MotetError):
     """The token is missing or wrong."""
+
+
+class BlockRefusedError(MotetError):
+    """An operation on a building block was not done, at any member; the text says why."""
+
+
+class LockLostError(MotetError):
+    """A lock was lost while it was held, because this member was out of the primary view for a while."""
+
+    retryable = True

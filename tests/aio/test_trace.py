@@ -8,10 +8,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import motet
 from motet.aio import trace as room
 from motet.aio.trace import BATCH_EVENTS, TRACE_SCHEMA, BackgroundTrace, TraceSink, as_batch, open_trace
 from motet.core.trace import TRACE_COLUMNS, TraceEvent, TraceKind
 from motet.errors import ConfigError
+from tests.aio.cluster import cluster, join, run
 
 EVENTS = [
     TraceEvent(1, "a#1", TraceKind.STARTED, detail="h:1"),
@@ -115,6 +117,30 @@ def test_a_batch_has_the_schema() -> None:
     batch.validate(full=True)
     assert batch.schema.equals(TRACE_SCHEMA)
     assert batch.column("kind").to_pylist() == ["started", "delivered", "rolled_back", "view_installed"]
+
+
+# Of real members
+
+
+def test_a_real_member_writes_its_events(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+
+    async def test() -> None:
+        async with cluster("a", config=motet.Config.local(trace_file=str(file))) as groups:
+            groups.append(await join("b", groups))
+            groups[0].inject("drop=0.2@nobody")
+            receipt = await groups[0].multicast(b"four")
+            await receipt.stable()
+
+    run(test)
+    rows = rows_of(file)
+    kinds = [row["kind"] for row in rows]
+    assert kinds[0] == "started"
+    assert {"datagram_sent", "datagram_received", "view_installed", "delivered", "stable", "fault", "left"} <= {*kinds}
+    (delivered,) = [row for row in rows if row["kind"] == "delivered"]
+    assert (delivered["channel"], delivered["position"], delivered["count"], delivered["size"]) == ("total", 1, 1, 4)
+    assert {*kinds} <= {kind.value for kind in TraceKind}
+    assert rows == sorted(rows, key=lambda row: row["at_ns"])  # type: ignore[arg-type, return-value]
 
 
 # Behind a thread

@@ -17,6 +17,7 @@ from motet.config.settings import Kind, key_of, setting_of
 from motet.core.identity import Endpoint
 from motet.core.units import MILLISECOND, SECOND
 from motet.errors import ConfigError
+from motet.journal.config import Fsync, JournalConfig
 from motet.membership import DnsName, IpMulticast, MembershipConfig, SharedDirectory, StaticSeeds
 from motet.wire.seal import SEAL_OVERHEAD
 
@@ -178,8 +179,9 @@ def test_a_duration_that_another_one_forbids_is_named(name: str, factor: int, ot
     too_short = factor * getattr(config, other) - 1
     with pytest.raises(ConfigError) as caught:
         replace(config, **{name: too_short})
-    message = str(caught.value)
-    assert message.startswith(f"{name.removesuffix('_ns')} = {too_short}ns is too short beside {other[:-3]} = ")
+    keys = [part.removesuffix("_ns") for part in (name, other)]
+    unit = "ns" if name.endswith("_ns") else ""
+    assert str(caught.value).startswith(f"{keys[0]} = {too_short}{unit} is too little beside {keys[1]} = ")
 
 
 @pytest.mark.parametrize(
@@ -191,7 +193,7 @@ def test_a_duration_that_another_one_forbids_is_named(name: str, factor: int, ot
         ),
         ({"heartbeat": 5}, "heartbeat = 5 cannot be read; allowed is a duration such as 250ms (1ms to 1min)"),
         ({"heartbeat": "2min"}, "heartbeat = 2min is outside what is allowed: 1ms to 1min"),
-        ({"heartbeat": "700ms"}, "suspect = 1250ms is too short beside heartbeat = 700ms; allowed is 1400ms or more"),
+        ({"heartbeat": "700ms"}, "suspect = 1250ms is too little beside heartbeat = 700ms; allowed is 1400ms or more"),
         ({"frame_bytes": "1GiB"}, "frame_bytes = 1GiB is outside what is allowed: 512B to 65507B"),
         (
             {"frame_bytes": "big"},
@@ -349,6 +351,18 @@ def test_settings_reach_the_machines() -> None:
     assert config.unicast.give_up_ns == 3 * SECOND
     assert config.membership.engine.static_quorum == 2
     assert (config.membership.transfer.window, config.membership.transfer.wants_state) == (3, True)
+
+
+def test_the_journal_gets_its_settings() -> None:
+    made = Config.lan(journal_fsync="always", retention_age="7d", retention_bytes="1GiB", journal_segment_bytes="8MiB")
+    journal = made.journal_config()
+    assert (journal.fsync, journal.waits_for_disk) == (Fsync.ALWAYS, True)
+    assert (journal.retention_bytes, journal.segment_bytes) == (1 << 30, 8 << 20)
+    assert journal.retention_ns == 7 * 86_400 * SECOND
+    assert Config().journal_config() == JournalConfig()
+    ordering = made.member_config(waits_for_disk=journal.waits_for_disk).ordering
+    assert ordering is not None
+    assert ordering.waits_for_disk
 
 
 def test_every_source_of_discovery() -> None:

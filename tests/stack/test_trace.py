@@ -1,6 +1,7 @@
 """Trace events: every effect that an onlooker cares for has its record, and all records have the same columns."""
 
 from dataclasses import fields
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -25,7 +26,8 @@ from motet.membership import (
     Trusted,
     ViewInstalled,
 )
-from motet.ordering import RolledBack, StableAdvanced
+from motet.ordering import AppendRepeated, RolledBack, StableAdvanced
+from motet.snapshot import RecordState, SnapshotFailed, SnapshotId, SnapshotTaken
 from motet.stack import Announcement, Datagram, Delivered, Member, MemberConfig
 from motet.stack.trace import COUNTED, Tracer, events_of
 from motet.wire.codec import encode, group_id, kind_name
@@ -112,6 +114,16 @@ TABLE: list[tuple[Effect, list[TraceEvent]]] = [
         StateReceived(VIEW.id, b"abc", is_first=False, is_last=False),
         [event(TraceKind.STATE_RECEIVED, view="7@0000000000000001", size=3)],
     ),
+    (RecordState(SnapshotId(1, 2)), [event(TraceKind.SNAPSHOT, detail=f"{SnapshotId(1, 2)} is recorded")]),
+    (
+        SnapshotTaken(SnapshotId(1, 2), VIEW, {}),
+        [event(TraceKind.SNAPSHOT, view="7@0000000000000001", count=0, detail=f"{SnapshotId(1, 2)} is taken")],
+    ),
+    (
+        SnapshotFailed(SnapshotId(1, 2), "no"),
+        [event(TraceKind.SNAPSHOT, detail=f"{SnapshotId(1, 2)} has failed: no")],
+    ),
+    (AppendRepeated(255, 4), [event(TraceKind.APPEND_REPEATED, last=4, detail="producer 00000000000000ff")]),
     (StateFailed(VIEW.id, "no"), [event(TraceKind.STATE_FAILED, view="7@0000000000000001", detail="no")]),
     (Consult(DnsName("n", 1)), []),
 ]
@@ -124,7 +136,7 @@ def test_an_effect_and_its_events(effect: Effect, events: list[TraceEvent]) -> N
 
 def test_every_kind_comes_from_somewhere() -> None:
     of_effects = {made.kind for _, events in TABLE for made in events}
-    of_tracer = {TraceKind.STARTED, TraceKind.FAILED, TraceKind.FAULT, TraceKind.SNAPSHOT, TraceKind.DATAGRAM_RECEIVED}
+    of_tracer = {TraceKind.STARTED, TraceKind.FAILED, TraceKind.FAULT, TraceKind.DATAGRAM_RECEIVED}
     of_writer = {TraceKind.TRACE_LOST}
     assert of_effects | of_tracer | of_writer | set(COUNTED.values()) == set(TraceKind)
 
@@ -170,7 +182,6 @@ def test_a_tracer_tells_what_is_done_to_a_member() -> None:
     tracer.received(b"", 3)
     tracer.dropped("seal_broken", 4, Endpoint("h", 1), 70)
     tracer.fault("drop=0.2", 5)
-    tracer.snapshot("begun", 6)
     tracer.failed("disk full", 7)
     assert [(e.at_ns, e.kind.value, e.peer, e.size, e.detail) for e in events] == [
         (1, "started", None, None, "10.0.0.1:7800"),
@@ -178,6 +189,10 @@ def test_a_tracer_tells_what_is_done_to_a_member() -> None:
         (3, "datagram_received", None, 0, "unknown"),
         (4, "datagram_dropped", "h:1", 70, "seal_broken"),
         (5, "fault", None, None, "drop=0.2"),
-        (6, "snapshot", None, None, "begun"),
         (7, "failed", None, None, "disk full"),
     ]
+
+
+def test_the_reference_names_every_kind_and_every_column() -> None:
+    page = (Path(__file__).parent.parent.parent / "docs" / "reference" / "trace.md").read_text(encoding="utf-8")
+    assert [word for word in (*TraceKind, *TRACE_COLUMNS) if f"`{word}`" not in page] == []

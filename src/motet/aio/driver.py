@@ -24,10 +24,13 @@ from motet.aio.transport import UdpTransport, parse_endpoint
 from motet.core.effects import Admitted, Channel, Effect, SendFailed
 from motet.core.identity import NOBODY, Address, Endpoint
 from motet.core.units import SECOND
-from motet.errors import BacklogFullError, MotetError
+from motet.errors import BacklogFullError, MisuseError, MotetError
 from motet.membership.discovery import Consult, DnsName, SharedDirectory
+from motet.membership.engine import ViewInstalled
 from motet.stack import Announcement, Datagram, Member
+from motet.stack.trace import Tracer
 from motet.wire.ordered import Tag
+from motet.wire.seal import Keyring
 from motet.wire.snapshot import SnapshotId, Waiting
 
 logger = logging.getLogger("motet")
@@ -70,6 +73,8 @@ class Envelope(Protocol):
 
     def open(self, sealed: bytes) -> bytes | None: ...
 
+    def rekey(self, keyring: Keyring) -> None: ...
+
 
 class Keeper(Protocol):
     """What keeps the log on disk. It may hold effects back, and it hears of everything before it is performed."""
@@ -103,11 +108,13 @@ class Driver:
         self.transport = transport
         self.faults = faults
         self.keeper: Keeper | None = None
+        self.tracer: Tracer | None = None
         self.replay: Callable[[], list[Effect]] | None = None  # what the application hears before anything else
         self.failure: BaseException | None = None
         self._listener = listener
         self._envelope = envelope
         self._clock = clock
+        self._wall_offset_ns = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._outbox: deque[Outgoing | Callable[[], None]] = deque()
@@ -149,7 +156,11 @@ class Driver:
     def _start(self) -> None:
         assert self._loop is not None
         now = self._clock()
-        self.member.set_wall_clock(time.time_ns(), now)
+        wall_ns = time.time_ns()
+        self._wall_offset_ns = wall_ns - now
+        self.member.set_wall_clock(wall_ns, now)
+        if self.tracer is not None:
+            self.tracer.started(wall_ns)
         if self.keeper is not None:
             self.keeper.start(self._loop)
         if self.replay is not None:
@@ -245,6 +256,8 @@ class Driver:
     def _fail(self, error: BaseException) -> None:
         self.failure = error
         logger.error("%s stops: %s", self.member.address, error, exc_info=not isinstance(error, MotetError))
+        if self.tracer is not None:
+            self.tracer.failed(str(error), self._wall(self._clock()))
         self._shut()
         self._listener([Failed(error)])
 
@@ -256,6 +269,13 @@ class Driver:
     def inject(self, fault: Fault) -> None:
         self.faults.add(fault)
         self.transport.wants_sources = self.faults.is_active
+        if self.tracer is not None:
+            self.tracer.fault(str(fault), self._wall(self._clock()))
+
+    def rekey(self, keyring: Keyring) -> None:
+        if self._envelope is None:
+            raise MisuseError("this member was joined without a key and cannot take one while it runs; join with keys")
+        self._envelope.rekey(keyring)
 
     def start_snapshot(self) -> SnapshotId:
         now = self._clock()
@@ -289,7 +309,13 @@ class Driver:
             datagrams = [data for data in opened if data is not None]
         if self._group_endpoint is not None:  # by IP multicast we hear ourselves
             datagrams = [data for data in datagrams if data[8:16] != self._own_bytes]
+        if self.tracer is not None:
+            for data in datagrams:
+                self.tracer.received(data, self._wall(now))
         self.perform(self.member.receive(datagrams, now), now)
+
+    def _wall(self, now: int) -> int:
+        return now + self._wall_offset_ns
 
     def _pump(self) -> None:
         self._is_pump_planned = False
@@ -372,6 +398,8 @@ class Driver:
         reopened: list[LaneKey] = []
         if self.keeper is not None:
             effects = self.keeper.keep(effects, now)
+        if self.tracer is not None:
+            self.tracer.performed(effects, self._wall(now))
         for effect in effects:
             if isinstance(effect, Datagram):
                 self._transmit(effect, now)
@@ -384,6 +412,9 @@ class Driver:
                 self._announce(effect, now)
             elif isinstance(effect, Consult):
                 self._consult(effect.source)
+            elif isinstance(effect, ViewInstalled):
+                self._learn_names(effect)
+                news.append(effect)
             else:
                 news.append(effect)
         if news:
@@ -393,6 +424,11 @@ class Driver:
             if lane is not None and lane.queue:
                 self._send_lane(key, lane)
         self._arm(now)
+
+    def _learn_names(self, installed: ViewInstalled) -> None:
+        """Rules of faults may name members."""
+        for member in installed.view.members:
+            self.faults.learn(member.endpoint, member.name)
 
     def _admitted(self, effect: Admitted) -> list[Effect]:
         key = (effect.channel, effect.to)
@@ -427,7 +463,8 @@ class Driver:
     def _announce(self, announcement: Announcement, now: int) -> None:
         group = Endpoint(announcement.to.host, announcement.to.port)
         self.transport.listen_to(group)
-        self._transmit_to(announcement.data, group, now)
+        data = self._envelope.seal(announcement.data) if self._envelope is not None else announcement.data
+        self._transmit_to(data, group, now)
 
     # Looking for others
 

@@ -11,9 +11,9 @@ logger = logging.getLogger("motet")
 
 
 class SealedEnvelope:
-    def __init__(self, keyring: Keyring, incarnation: int, counters: Counters) -> None:
+    def __init__(self, keyring: Keyring, incarnation: int, counters: Counters, *, window: int = 1_024) -> None:
         self._sealer = Sealer(keyring, incarnation)
-        self._opener = Opener(keyring)
+        self._opener = Opener(keyring, window=window)
         self._counters = counters
         self._told: set[str] = set()
 

@@ -38,6 +38,7 @@ from motet.snapshot.result import SnapshotResult
 from motet.stack import Delivered
 from motet.wire.body import Port
 from motet.wire.ordered import Tag
+from motet.wire.seal import Keyring
 from motet.wire.snapshot import SnapshotId
 
 logger = logging.getLogger("motet")
@@ -402,6 +403,11 @@ class Group:
         fault = parse_fault(rule)
         self._driver.ask(lambda: self._driver.inject(fault)).result(OPERATION_S)
 
+    def rekey(self, keys: Sequence[str]) -> None:
+        """Open with these keys from now on, and seal with the first: how a group changes its key while it runs."""
+        keyring = Keyring.of(keys)
+        self._driver.ask(lambda: self._driver.rekey(keyring)).result(OPERATION_S)
+
     def stats(self) -> dict[str, Any]:
         """Everything that can be seen of this member, as probe and dashboard show it; from any thread."""
         queue = self._queue
@@ -426,6 +432,10 @@ class Group:
     def serves(self, name: str, place: str, close: Callable[[], None]) -> None:
         """Something is served beside the group; it is closed with it."""
         self._observer.services[name] = place
+        self.on_close(close)
+
+    def on_close(self, close: Callable[[], None]) -> None:
+        """Call this, in a thread, when the group is closed; last come, first called."""
         self._closers.append(close)
 
     def services(self) -> dict[str, str]:

@@ -21,6 +21,7 @@ from motet.aio.group import Group
 from motet.aio.keeper import JournalKeeper
 from motet.aio.services import start_services
 from motet.aio.state import StateProvider, StateReceiver
+from motet.aio.trace import BackgroundTrace, open_trace
 from motet.aio.transport import TransportConfig, UdpTransport, parse_endpoint
 from motet.config import Config
 from motet.core.effects import Effect
@@ -29,6 +30,7 @@ from motet.core.view import View
 from motet.errors import JoinError
 from motet.journal import Journal
 from motet.stack import Member, Memory
+from motet.stack.trace import Tracer
 
 logger = logging.getLogger("motet")
 WARN_AFTER_S = 5.0
@@ -92,6 +94,7 @@ class Joining:
             group = self._group(driver, config)
             listeners.append(group)
             keeper = self._keep(driver, journal) if journal is not None else None
+            self._trace(driver, group, config, undo)
             start_services(group, config, keeper.progress if keeper is not None else None)
             undo.pop_all()
         group.observe_journal(keeper)
@@ -128,6 +131,13 @@ class Joining:
             driver.replay = lambda: list(Replay(journal).read(max(self.replay_from or 1, journal.first)))
         return keeper
 
+    def _trace(self, driver: Driver, group: Group, config: Config, undo: contextlib.ExitStack) -> None:
+        if config.trace_file:
+            trace = BackgroundTrace(open_trace(config.trace_file))
+            undo.callback(trace.close)
+            driver.tracer = Tracer(driver.member, trace.emit)
+            group.on_close(trace.close)
+
     def _driver(self, transport: UdpTransport, config: Config, journal: Journal | None) -> tuple[Driver, list[Group]]:
         address = self._address(transport.endpoint)
         rng = random.Random(random.SystemRandom().getrandbits(128))
@@ -141,8 +151,9 @@ class Joining:
         def listen(news: list[Effect]) -> None:
             listeners[0].listen(news)
 
-        keyring = config.keyring()
-        envelope = SealedEnvelope(keyring, address.incarnation, member.counters) if keyring is not None else None
+        keyring, envelope = config.keyring(), None
+        if keyring is not None:
+            envelope = SealedEnvelope(keyring, address.incarnation, member.counters, window=config.replay_window)
         faults = FaultInjector(random.Random(rng.getrandbits(64)), member.counters)
         return Driver(member, transport, listen, faults=faults, envelope=envelope), listeners
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from functools import partial
 from struct import Struct
 
 from motet.aio.blocks import Blocks
@@ -63,15 +64,10 @@ class StateParts:
         if effect.is_last:
             parts = unpack_parts(b"".join(self._pieces))
             self._pieces.clear()
-            for name, data in parts.items():
-                self._hand_on(name, data)
-
-    def _hand_on(self, name: str, data: bytes) -> None:
-        receiver = self._receiver
-        if name != APPLICATION:
-            self._blocks.restore(name, data)
-        elif receiver is not None:
-            self._later(lambda: receiver(data))
+            application = parts.pop(APPLICATION, None)
+            self._blocks.restore(parts)
+            if application is not None and self._receiver is not None:
+                self._later(partial(self._receiver, application))
 
 
 def pack_parts(parts: dict[str, bytes]) -> bytes:

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from motet import __version__
 from motet.cli.journal import journal
+from motet.cli.key import key
 from motet.cli.log import log
 from motet.cli.node import node
 from motet.cli.probe import probe
@@ -29,6 +30,7 @@ app.command(name="sim")(sim)
 app.add_typer(journal, name="journal")
 app.command(name="probe")(probe)
 app.add_typer(log, name="log")
+app.command(name="key")(key)
 
 
 def _print_version(is_wanted: bool) -> None:

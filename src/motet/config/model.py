@@ -29,9 +29,9 @@ from motet.config.settings import (
 from motet.config.sources import gather, named_file
 from motet.core.identity import Endpoint
 from motet.core.limits import MAX_DATAGRAM_BYTES
-from motet.core.units import DAY, HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND, spell_duration
+from motet.core.units import DAY, HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND
 from motet.errors import ConfigError
-from motet.journal import Fsync, JournalConfig
+from motet.journal.config import Fsync, JournalConfig
 from motet.membership import (
     DetectorConfig,
     DiscoveryConfig,
@@ -45,6 +45,8 @@ from motet.membership import (
 )
 from motet.multicast import MulticastConfig
 from motet.ordering import OrderingConfig
+from motet.ordering.config import MOST_REACH
+from motet.snapshot.config import SnapshotConfig
 from motet.stack import MemberConfig
 from motet.unicast import UnicastConfig
 from motet.wire.seal import SEAL_OVERHEAD, Keyring
@@ -61,6 +63,7 @@ TIES = (
     ("xmit_interval_ns", 1, "min_repair_ns"),
     ("give_up_ns", 1, "xmit_interval_ns"),
     ("ack_max_ns", 1, "ack_min_ns"),
+    ("order_reach_frames", 1, "order_window_frames"),
 )
 
 
@@ -70,7 +73,8 @@ class Config:
     # what Python does costs as much for a small datagram as for a large one.
     frame_bytes: int = size(32_000, 512, MAX_DATAGRAM_BYTES, "the largest datagram, with all headers and the seal")
     window_frames: int = count(256, 1, 1 << 20, "frames under way in each stream; beyond it a sender waits")
-    order_window_frames: int = count(64, 1, 1 << 20, "ordered frames of ours that are not delivered yet")
+    order_window_frames: int = count(64, 1, MOST_REACH, "ordered frames of ours that are not delivered here yet")
+    order_reach_frames: int = count(1_024, 1, MOST_REACH, "and of those that others may not have delivered yet")
     backlog_bytes: int = size(32 << 20, 1, 1 << 40, "what may wait for the window, per stream; then sends wait")
     transport: str = choice(("unicast", "multicast"), "a datagram per member, or one for all by IP multicast")
     multicast_group: str = text("239.192.77.85", "the IP multicast group of transport = multicast")
@@ -81,8 +85,7 @@ class Config:
     wakeup_datagrams: int = count(64, 1, 1 << 16, "datagrams taken at most before timers and sends have their turn")
 
     # The application
-    queue_messages: int = count(100_000, 1, 1 << 30, "deliveries that wait for a slow application; then senders wait")
-    queue_bytes: int = size(64 << 20, 1 << 10, 1 << 40, "the same in bytes; whichever comes first")
+    queue_bytes: int = size(64 << 20, 1 << 10, 1 << 40, "deliveries that wait for a slow application; then sends wait")
     state_buffer_bytes: int = size(64 << 20, 0, 1 << 40, "deliveries kept back while the state is on its way to us")
 
     # Repair and acks
@@ -130,6 +133,9 @@ class Config:
     state_window_chunks: int = count(16, 1, 0xFFFF, "pieces under way to one who joins")
     state_retry_ns: int = duration(50 * MILLISECOND, MILLISECOND, MINUTE, "lost pieces are asked for after this")
 
+    # Snapshots
+    snapshot_timeout_ns: int = duration(10 * SECOND, MILLISECOND, HOUR, "a snapshot not whole by then has failed")
+
     # Security
     keys: tuple[str, ...] = texts(
         "the group's keys, KEY or ID:KEY; the first one seals, all of them open", is_secret=True
@@ -158,6 +164,7 @@ class Config:
         self._check_places()
         self.keyring()
         self.member_config()  # whatever else the rooms below would refuse
+        self.journal_config()
 
     # Where it comes from. Settings are given as people write them: heartbeat="250ms", frame_bytes="64KiB"
 
@@ -197,7 +204,10 @@ class Config:
     def member_config(
         self, seeds: Sequence[Endpoint] = (), *, wants_state: bool = False, waits_for_disk: bool = False
     ) -> MemberConfig:
-        """For a member that also looks for others at `seeds`; `wants_state` when the application can take a state."""
+        """For a member that also looks for others at `seeds`.
+
+        `wants_state`: it can take a state; `waits_for_disk`: others may hear only of what its journal has on disk.
+        """
         seal_bytes = SEAL_OVERHEAD if self.keys else 0
         streams = {
             "capacity": self.window_frames,
@@ -219,7 +229,17 @@ class Config:
             multicast=MulticastConfig(**streams),
             membership=self._membership(tuple(seeds), wants_state),
             ordering=self._ordering(waits_for_disk),
+            snapshot=SnapshotConfig(timeout_ns=self.snapshot_timeout_ns),
             state_buffer_bytes=self.state_buffer_bytes,
+        )
+
+    def journal_config(self) -> JournalConfig:
+        return JournalConfig(
+            fsync=Fsync(self.journal_fsync),
+            interval_ns=self.journal_interval_ns,
+            segment_bytes=self.journal_segment_bytes,
+            retention_bytes=self.retention_bytes,
+            retention_ns=self.retention_age_ns,
         )
 
     def keyring(self) -> Keyring | None:
@@ -261,23 +281,15 @@ class Config:
             found_ns=self.found_after_ns,
         )
 
-    def journal_config(self) -> JournalConfig:
-        return JournalConfig(
-            Fsync(self.journal_fsync),
-            self.journal_interval_ns,
-            self.journal_segment_bytes,
-            self.retention_bytes,
-            self.retention_age_ns,
-        )
-
     def _ordering(self, waits_for_disk: bool) -> OrderingConfig:
         return OrderingConfig(
             carrier=self.carrier,
-            waits_for_disk=waits_for_disk,
             window=self.order_window_frames,
+            reach=self.order_reach_frames,
             backlog_bytes=self.backlog_bytes,
             ask_ns=self.order_ask_ns,
             progress_ns=self.order_progress_ns,
+            waits_for_disk=waits_for_disk,
         )
 
     def _sources(self, seeds: tuple[Endpoint, ...]) -> tuple[Source, ...]:
@@ -298,10 +310,11 @@ class Config:
     def _check_tie(self, name: str, factor: int, other: str) -> None:
         least, value = factor * getattr(self, other), getattr(self, name)
         if value < least:
-            beside = f"{other.removesuffix('_ns')} = {spell_duration(getattr(self, other))}"
+            of, beside = self.__dataclass_fields__[name], self.__dataclass_fields__[other]
+            setting = setting_of(of)
             raise ConfigError(
-                f"{name.removesuffix('_ns')} = {spell_duration(value)} is too short beside {beside}; "
-                f"allowed is {spell_duration(least)} or more"
+                f"{key_of(of)} = {spell(setting, value)} is too little beside "
+                f"{key_of(beside)} = {spell(setting, getattr(self, other))}; allowed is {spell(setting, least)} or more"
             )
 
     def _check_places(self) -> None:

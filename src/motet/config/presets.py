@@ -32,6 +32,7 @@ WAN: Mapping[str, object] = {
     "frame_bytes": 1_350,  # 1 500 less the headers of IPv6, UDP and a tunnel: IP need not cut it
     "window_frames": 4_096,  # 100 Mbit/s for 400 ms, in frames of 1 350 bytes
     "order_window_frames": 1_024,  # an ordered frame is under way for two round trips
+    "order_reach_frames": 4_096,  # and known to be delivered everywhere after a third one
     "initial_rtt_ns": 200 * MILLISECOND,  # across an ocean
     "min_repair_ns": 20 * MILLISECOND,  # packets overtake each other by that much
     "xmit_interval_ns": 2 * SECOND,  # some round trips: whoever asks sooner asks for what is on its way
@@ -50,6 +51,7 @@ WAN: Mapping[str, object] = {
     "view_retry_ns": 500 * MILLISECOND,  # one round trip
     "view_answer_ns": 4 * SECOND,  # eight of them
     "order_ask_ns": SECOND,  # a proposal is under way for one round trip
+    "snapshot_timeout_ns": MINUTE,  # a marker and a report per member, over slow links
     "order_progress_ns": 100 * MILLISECOND,  # telling more often than that makes nothing stable sooner
     "state_chunk_bytes": 1_200,  # fits into the frame
     "state_window_chunks": 256,  # 300 kB under way

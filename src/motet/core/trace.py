@@ -31,6 +31,7 @@ class TraceKind(StrEnum):
 
     DELIVERED = "delivered"  # [peer: sender, channel, count: messages, size: their bytes, position: of the first]
     ADMITTED = "admitted"  # own messages left the backlog [peer: to whom, channel, count: so many in all]
+    APPEND_REPEATED = "append_repeated"  # the log has it already [last: its sequence, detail: its producer]
     SEND_FAILED = "send_failed"  # [peer: to whom, channel, position: number of the first, last, detail: why]
 
     VIEW_INSTALLED = "view_installed"  # [view, peer: coordinator, count: members, detail: primary or not, and who]
@@ -46,7 +47,7 @@ class TraceKind(StrEnum):
     STATE_ASKED = "state_asked"  # the application is asked for its state [view]
     STATE_RECEIVED = "state_received"  # a piece of it came [view, size, detail: first, last]
     STATE_FAILED = "state_failed"  # [view, detail: why]
-    SNAPSHOT = "snapshot"  # [detail]
+    SNAPSHOT = "snapshot"  # is recorded here, is taken, or has failed [view and count of members when taken, detail]
 
     TRACE_LOST = "trace_lost"  # events that the disk was too slow for [count]
 

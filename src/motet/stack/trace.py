@@ -18,7 +18,8 @@ from motet.membership import (
     Trusted,
     ViewInstalled,
 )
-from motet.ordering import RolledBack, StableAdvanced
+from motet.ordering import AppendRepeated, RolledBack, StableAdvanced
+from motet.snapshot import RecordState, SnapshotFailed, SnapshotTaken
 from motet.stack.delivery import Delivered
 from motet.stack.member import Announcement, Datagram, Member
 from motet.wire.codec import kind_name
@@ -33,6 +34,9 @@ COUNTED = {
     Count.FRAME_MISPLACED: TraceKind.DATAGRAM_DROPPED,
     Count.FRAME_OUTSIDE_WINDOW: TraceKind.DATAGRAM_DROPPED,
     Count.FRAME_EARLY_DROPPED: TraceKind.DATAGRAM_DROPPED,
+    Count.FAULT_DROPPED: TraceKind.DATAGRAM_DROPPED,
+    Count.FAULT_OVERFLOWED: TraceKind.DATAGRAM_DROPPED,
+    **{count: TraceKind.DATAGRAM_DROPPED for count in Count if count.name.startswith("SEAL_")},
 }
 
 
@@ -107,6 +111,15 @@ def _told(effect: Effect, local: str, now: int) -> TraceEvent | None:
         case StateReceived(view, data, is_first, is_last):
             piece = " ".join(word for word, holds in (("first", is_first), ("last", is_last)) if holds) or None
             return TraceEvent(now, local, kinds.STATE_RECEIVED, view=trace_view(view), size=len(data), detail=piece)
+        case RecordState(snapshot):
+            return TraceEvent(now, local, kinds.SNAPSHOT, detail=f"{snapshot} is recorded")
+        case SnapshotTaken(snapshot, view, reports):
+            name, members = trace_view(view.id), len(reports)
+            return TraceEvent(now, local, kinds.SNAPSHOT, view=name, count=members, detail=f"{snapshot} is taken")
+        case SnapshotFailed(snapshot, reason):
+            return TraceEvent(now, local, kinds.SNAPSHOT, detail=f"{snapshot} has failed: {reason}")
+        case AppendRepeated(producer, sequence):
+            return TraceEvent(now, local, kinds.APPEND_REPEATED, last=sequence, detail=f"producer {producer:016x}")
         case StateFailed(view, reason):
             return TraceEvent(now, local, kinds.STATE_FAILED, view=trace_view(view), detail=reason)
     return None
@@ -133,9 +146,6 @@ class Tracer:
 
     def fault(self, what: str, now: int) -> None:
         self._tell(TraceKind.FAULT, now, detail=what)
-
-    def snapshot(self, what: str, now: int) -> None:
-        self._tell(TraceKind.SNAPSHOT, now, detail=what)
 
     def performed(self, effects: Iterable[Effect], now: int) -> None:
         """What a member answered to one input; what it did without an effect shows in its counters."""
