@@ -123,7 +123,7 @@ class FakeMember:
         if arguments.get("member") == "nobody":
             raise PeerUnreachableError("nobody is not in the view; probe without an operation to see who is")
         if arguments.get("rule") == "nonsense":
-            raise MotetError("'nonsense' is no fault; write drop=0.2, delay=50ms, cut@NAME or none")
+            raise MotetError("'nonsense' is no fault; write drop=0.2, delay=50ms, cut@NAME or clear")
         with self._lock:
             self.operated.append((name, arguments))
         return {"done": name}

@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from motet.aio.faults import parse_fault
 from motet.core.counters import Count
 from motet.errors import ConfigError
 from motet.serve.admin import AdminConfig, AdminServer, Observed
 from motet.serve.guard import Guard, read_token
+from motet.serve.operations import FAULT_PRESETS, FaultPreset
 from tests.serve.fakes import FakeMember, stats_of
 
 TOKEN = "a-token-of-the-tests"
@@ -311,10 +313,27 @@ def test_off_loopback_a_token_is_demanded(bind: str) -> None:
         AdminConfig(bind=bind)
 
 
-@pytest.mark.parametrize("token", ["", "short", "with space in it", "mit-ümlaut", "line\nbreak-in-it"])
-def test_a_weak_token_is_named(token: str) -> None:
-    with pytest.raises(ConfigError, match="at least 8 printable ASCII"):
+@pytest.mark.parametrize("token", ["", "with space in it....", "mit-ümlaut-und-mehr", "line\nbreak-in-it-and-more"])
+def test_a_token_that_no_header_carries_is_named(token: str) -> None:
+    with pytest.raises(ConfigError, match="at least 1 printable ASCII"):
         AdminConfig(token=token)
+
+
+def test_off_loopback_a_token_cannot_be_guessed() -> None:
+    AdminConfig(token="short")
+    with pytest.raises(ConfigError, match="at least 16 printable ASCII"):
+        AdminConfig(bind="0.0.0.0:0", token="short")
+
+
+def test_insecure_is_a_choice_and_still_no_page_of_a_stranger_gets_in(member: FakeMember) -> None:
+    with AdminServer(member, AdminConfig(bind="0.0.0.0:0", insecure=True)) as server:
+        client = Client(server)
+        client.endpoint = client.endpoint._replace(host="127.0.0.1")
+        assert client.get("/stats")[0] == 200
+        assert client.get("/stats", Host="192.0.2.7:9001")[0] == 200
+        assert client.get("/stats", Host="evil.example")[0] == 403
+        assert client.post("/operate/leave", {}, {"Origin": "http://evil.example"})[0] == 403
+        assert not member.operated
 
 
 def test_off_loopback_even_looking_needs_a_token(member: FakeMember) -> None:
@@ -493,6 +512,14 @@ def test_a_bug_of_ours_is_logged_and_ends_only_its_request(
         assert "a bug in Motet" in said["error"]
     assert ask("GET", "/dashboard.css")[0] == 200
     assert "ZeroDivisionError" in caplog.text
+
+
+@pytest.mark.parametrize("preset", FAULT_PRESETS, ids=lambda preset: preset.label)
+def test_the_faults_on_offer_are_faults_that_the_driver_makes(preset: FaultPreset) -> None:
+    rule = preset.rule.replace("PEER", "bass")
+    assert str(parse_fault(rule)) == rule
+    if rule != "clear" and not preset.needs_peer:
+        assert str(parse_fault(f"{rule}@bass")) == f"{rule}@bass"
 
 
 def test_a_fake_is_what_a_driver_must_be() -> None:

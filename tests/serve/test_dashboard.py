@@ -53,7 +53,7 @@ SEEN = {
     ),
     "merged": (
         "all is well",
-        "The parts found each other again",
+        "was made of views that met",
         "merge of 8@000a + 9@000d",
         "fetched 6,330 positions",
     ),
@@ -158,7 +158,7 @@ def test_faults_are_made_with_the_token(tab: Browser) -> None:
             "delay=50ms@bass",
             "duplicate=0.1@bass",
             "cut@bass",
-            "none",
+            "clear",
             "reorder=0.5@erhu",
         ]
         page.close()

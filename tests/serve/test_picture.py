@@ -86,7 +86,9 @@ def test_a_fresh_merge_is_told_for_a_minute() -> None:
     members[0]["views"].append(
         {"at": time.time() - 5, "id": "9@000a", "members": list(NAMES), "primary": True, "merged_from": ["8@a", "8@b"]}
     )
-    assert "found each other again 5 s ago, in view 9@000a" in str(group_health(seen(*members)).remarks[1])
+    assert "View 9@000a was made of views that met 5 s ago: a cut has healed" in str(
+        group_health(seen(*members)).remarks[1]
+    )
     members[0]["views"][-1]["at"] -= 100
     assert len(group_health(seen(*members)).remarks) == 1
 

@@ -33,7 +33,7 @@ from motet.serve.guard import Guard, host_name, is_loopback, read_token
 from motet.serve.metrics import registry_of
 
 LOG = logging.getLogger("motet.admin")
-LEAST_TOKEN = 8
+LEAST_TOKEN = 16  # off loopback: shorter ones can be guessed by trying
 CLOSE_S = 2.0  # how long open requests may take to end when the server closes
 BUSY = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"
@@ -55,6 +55,7 @@ class Observed(Protocol):
 class AdminConfig:
     bind: str = "127.0.0.1:0"  # port 0: any free one; see `AdminServer.endpoint`
     token: str | None = None  # needed to operate; off loopback also to look
+    insecure: bool = False  # whoever reaches it may do everything, from anywhere
     hosts: tuple[str, ...] = ()  # names under which a reverse proxy shows this server
     dashboard: bool = True
     most_connections: int = 64
@@ -67,11 +68,12 @@ class AdminConfig:
     def __post_init__(self) -> None:
         endpoint = parse_endpoint(self.bind)
         if self.token is not None:
-            _check_token(self.token)
-        elif not is_loopback(endpoint.host):
+            _check_token(self.token, 1 if is_loopback(endpoint.host) else LEAST_TOKEN)
+        elif not (self.insecure or is_loopback(endpoint.host)):
             raise ConfigError(
                 f"the admin port would listen on {endpoint.host}, where others can reach it, without a token; give one "
-                "(--admin-token or MOTET_ADMIN_TOKEN), or bind it to 127.0.0.1 and reach it through a proxy or a tunnel"
+                "(the setting token, or MOTET_TOKEN), bind it to 127.0.0.1 and reach it through a proxy or a tunnel, "
+                "or say insecure = true"
             )
         if not 0 < self.most_listeners < self.most_connections:
             raise ConfigError(
@@ -80,10 +82,10 @@ class AdminConfig:
             )
 
 
-def _check_token(token: str) -> None:
-    if len(token) < LEAST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
+def _check_token(token: str, least: int) -> None:
+    if len(token) < least or not token.isascii() or not token.isprintable() or " " in token:
         raise ConfigError(
-            f"the admin token must be at least {LEAST_TOKEN} printable ASCII characters without spaces; "
+            f"the token must have at least {least} printable ASCII characters, and no spaces; "
             "make one with: python -c 'import secrets; print(secrets.token_urlsafe(24))'"
         )
 

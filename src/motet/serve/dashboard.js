@@ -429,7 +429,7 @@ function showOperations(picture, own) {
 function makeFault(preset) {
   const peer = $("peer").value;
   if (preset.needs_peer && !peer) return outcome("bad", "choose whom to cut off first");
-  const ends = preset.rule === "none";
+  const ends = preset.rule === "clear";
   const rule = preset.needs_peer ? preset.rule.replace("PEER", () => peer) : preset.rule + (peer && !ends ? `@${peer}` : "");
   return operate("fault", { rule });
 }
