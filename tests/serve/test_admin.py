@@ -7,6 +7,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -362,6 +363,14 @@ def test_a_request_that_dribbles_in_is_cut_off(server: AdminServer) -> None:
     with socket.create_connection(server.endpoint, timeout=10) as client:
         client.sendall(b"GET /stats HTTP/1.1\r\nHost: localhost\r\nX: ")
         assert client.recv(1000) == b""
+
+
+def test_headers_without_end_are_cut_off(server: AdminServer) -> None:
+    with socket.create_connection(server.endpoint, timeout=10) as client, suppress(OSError):
+        client.sendall(b"GET /stats HTTP/1.1\r\nHost: localhost\r\n" + b"X: " + b"x" * 60_000 + b"\r\n")
+        while True:
+            client.sendall(b"X: " + b"x" * 60_000 + b"\r\n")  # ends when the server has had enough
+    assert Client(server).get("/stats")[0] == 200
 
 
 def test_a_body_that_never_comes_is_cut_off(server: AdminServer, member: FakeMember) -> None:

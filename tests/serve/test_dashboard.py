@@ -306,5 +306,5 @@ def luminance(colour: str) -> float:
 
 
 def test_the_script_never_makes_markup_of_text() -> None:
-    script = files("motet.serve").joinpath("dashboard.js").read_text().partition('"use strict"')[2]
+    script = files("motet.serve").joinpath("dashboard.js").read_text()
     assert not re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function", script)

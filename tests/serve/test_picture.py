@@ -187,6 +187,19 @@ def test_somebody_else_at_the_address_is_not_drawn(members: list[FakeMember], ga
     assert member(found, "cello")["heard"] == "told"
 
 
+def test_whoever_is_silent_is_left_alone_for_a_while(members: list[FakeMember], gatherer: Gatherer) -> None:
+    members[1].is_broken = True
+    found: dict[str, Any] = gatherer.picture()
+    assert member(found, "bass")["heard"] == "told"
+    members[1].is_broken = False
+    found = gatherer.picture()
+    assert member(found, "bass")["heard"] == "told"
+    for peer in gatherer._peers.values():
+        peer.ask_at = 0.0  # the while is over
+    found = gatherer.picture()
+    assert member(found, "bass")["heard"] == "asked"
+
+
 def test_a_restarted_member_replaces_its_old_life(members: list[FakeMember], gatherer: Gatherer) -> None:
     gatherer.picture()
     members[1].change(member="bass#ffff")

@@ -154,6 +154,7 @@ class HttpServer(ThreadingHTTPServer):
         self.gatherer = Gatherer(observed.stats, read_token=reading, interval_s=config.interval_s)
         self.registry = registry_of(observed.stats, lambda stats: self.gatherer.judge(stats).is_well)
         self.stopping = threading.Event()
+        self._silent_until = 0.0
         self.listeners = threading.BoundedSemaphore(config.most_listeners)
         self._slots = threading.BoundedSemaphore(config.most_connections)
         self._open: dict[threading.Thread, socket.socket] = {}
@@ -199,11 +200,17 @@ class HttpServer(ThreadingHTTPServer):
         except BlockingIOError:
             return
         except OSError as error:  # out of files, for example: wait, or this loop would spin
-            LOG.warning("the admin port cannot accept: %s", error)
+            self._complain(error)
             self.stopping.wait(0.1)
             return
         connection.setblocking(True)
         self.process_request(connection, address)
+
+    def _complain(self, error: OSError) -> None:
+        """Once a minute: a full table of files would otherwise fill the log, too."""
+        if time.monotonic() >= self._silent_until:
+            self._silent_until = time.monotonic() + 60
+            LOG.warning("the admin port cannot accept connections: %s", error)
 
     def stop(self) -> None:
         self.stopping.set()
