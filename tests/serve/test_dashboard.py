@@ -40,6 +40,8 @@ def tab(chromium: Browser) -> Iterator[Browser]:
     """Whatever the browser complains of, such as a script that failed or was stopped, fails the test."""
     chromium.complaints.clear()
     yield chromium
+    for page in list(chromium.pages.values()):
+        page.close()
     assert chromium.complaints == []
 
 
