@@ -511,10 +511,21 @@ def test_it_speaks_ipv6(member: FakeMember) -> None:
         assert Client(server).get("/stats")[0] == 200
 
 
+def test_a_member_that_hangs_is_told(server: AdminServer, ask: Client, member: FakeMember) -> None:
+    member.error = TimeoutError()
+    for path in ("/stats", "/metrics", "/health", "/picture"):
+        status, said = ask.get(path)
+        assert status == 503
+        assert "did not tell its figures in time" in said["error"]
+    status, said = ask.post("/operate/snapshot", {}, bearer(TOKEN))
+    assert status == 409
+    assert "not done yet" in said["error"]
+
+
 def test_a_bug_of_ours_is_logged_and_ends_only_its_request(
     server: AdminServer, ask: Client, member: FakeMember, caplog: pytest.LogCaptureFixture
 ) -> None:
-    member.is_broken = True
+    member.error = ZeroDivisionError("a planted bug")
     for path in ("/stats", "/metrics", "/health", "/picture"):
         status, said = ask.get(path)
         assert status == 500

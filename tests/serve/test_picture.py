@@ -188,10 +188,10 @@ def test_somebody_else_at_the_address_is_not_drawn(members: list[FakeMember], ga
 
 
 def test_whoever_is_silent_is_left_alone_for_a_while(members: list[FakeMember], gatherer: Gatherer) -> None:
-    members[1].is_broken = True
+    members[1].error = ZeroDivisionError()
     found: dict[str, Any] = gatherer.picture()
     assert member(found, "bass")["heard"] == "told"
-    members[1].is_broken = False
+    members[1].error = None
     found = gatherer.picture()
     assert member(found, "bass")["heard"] == "told"
     for peer in gatherer._peers.values():

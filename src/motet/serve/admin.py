@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from motet.core.identity import Endpoint
-from motet.errors import ConfigError
+from motet.errors import ConfigError, MotetError
 from motet.serve.admin_client import parse_endpoint
 from motet.serve.admin_handler import AdminHandler
 from motet.serve.gatherer import Gatherer
@@ -151,8 +151,8 @@ class HttpServer(ThreadingHTTPServer):
         hosts = frozenset(host_name(host) for host in config.hosts)
         self.guard = Guard(endpoint.host, config.token, hosts)
         reading = None if config.token is None else read_token(config.token)
-        self.gatherer = Gatherer(observed.stats, read_token=reading, interval_s=config.interval_s)
-        self.registry = registry_of(observed.stats, lambda stats: self.gatherer.judge(stats).is_well)
+        self.gatherer = Gatherer(self.stats, read_token=reading, interval_s=config.interval_s)
+        self.registry = registry_of(self.stats, lambda stats: self.gatherer.judge(stats).is_well)
         self.stopping = threading.Event()
         self._silent_until = 0.0
         self.listeners = threading.BoundedSemaphore(config.most_listeners)
@@ -250,12 +250,25 @@ class HttpServer(ThreadingHTTPServer):
             request.send(BUSY)
         self.shutdown_request(request)
 
+    # The member
+
+    def stats(self) -> Mapping[str, Any]:
+        """A time-out of the member is no time-out of the client, as which it would pass here."""
+        try:
+            return self.observed.stats()
+        except TimeoutError as error:
+            raise MotetError(
+                "the member did not tell its figures in time; its protocol thread hangs or ends"
+            ) from error
+
     def operate(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         thread = threading.current_thread()
         with self._open_lock:
             self._operating.add(thread)
         try:
             return self.observed.operate(name, arguments)
+        except TimeoutError as error:
+            raise MotetError(f"{name} was begun and is not done yet; look again before you repeat it") from error
         finally:
             with self._open_lock:
                 self._operating.discard(thread)

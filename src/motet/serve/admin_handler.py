@@ -90,6 +90,8 @@ class AdminHandler(BaseHTTPRequestHandler):
             self.handle_one_request()
         except OSError:
             raise
+        except MotetError as error:
+            self._fail(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
         except Exception:
             LOG.exception("a request of %s failed", self.client_address[0])
             if not self._has_begun:
@@ -124,7 +126,7 @@ class AdminHandler(BaseHTTPRequestHandler):
 
     def _readers(self) -> dict[str, Callable[[], None]]:
         return {
-            "/stats": lambda: self._json(HTTPStatus.OK, self.server.observed.stats()),
+            "/stats": lambda: self._json(HTTPStatus.OK, self.server.stats()),
             "/picture": lambda: self._json(HTTPStatus.OK, self._picture()),
             "/metrics": lambda: self._answer(HTTPStatus.OK, CONTENT_TYPE, exposition(self.server.registry)),
             "/history": lambda: self._json(HTTPStatus.OK, {"samples": self.server.gatherer.history()}),
