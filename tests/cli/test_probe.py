@@ -61,7 +61,7 @@ def server(member: FakeMember) -> Iterator[AdminServer]:
 @pytest.fixture
 def probe(server: AdminServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Probe:
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.delenv("MOTET_ADMIN_TOKEN", raising=False)
+    monkeypatch.delenv("MOTET_TOKEN", raising=False)
     return Probe(monkeypatch, capsys, str(server.endpoint))
 
 
@@ -126,7 +126,7 @@ def test_operations(probe: Probe, member: FakeMember, arguments: tuple[str, ...]
 
 
 def test_an_operation_for_programs(probe: Probe, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MOTET_ADMIN_TOKEN", TOKEN)
+    monkeypatch.setenv("MOTET_TOKEN", TOKEN)
     assert json.loads(probe("snapshot", "--json").out) == {"done": "snapshot"}
 
 
@@ -167,6 +167,10 @@ def test_an_address_that_is_none(probe: Probe, address: str) -> None:
     answer = probe(at=address)
     assert answer.code == 2
     assert f"{address!r} is not an address; write HOST:PORT" in answer.err
+
+
+def test_an_address_as_the_browser_shows_it(probe: Probe) -> None:
+    assert probe(at=f"http://{probe.address}/").code == 0
 
 
 def test_nobody_listens(probe: Probe, server: AdminServer) -> None:

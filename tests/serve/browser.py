@@ -39,6 +39,7 @@ class Browser:
         self._writes = writes
         self._rest = b""
         self._next_id = 0
+        self.pages: dict[str, Page] = {}  # open ones, by session
         self.complaints: list[str] = []  # errors on the console, exceptions, what the content policy stopped
 
     def call(self, method: str, session: str | None = None, **params: Any) -> dict[str, Any]:
@@ -68,6 +69,8 @@ class Browser:
         return message
 
     def _notice(self, event: dict[str, Any]) -> None:
+        if event.get("sessionId") not in self.pages:
+            return  # of a page that is closed, and may have lost its server since
         params = event.get("params", {})
         if event.get("method") == "Runtime.exceptionThrown":
             self.complaints.append(str(params["exceptionDetails"]))
@@ -77,6 +80,7 @@ class Browser:
     def open(self, url: str, width: int = 1280, height: int = 900, *, is_dark: bool = False) -> Page:
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self.pages[session] = Page(self, session, target)
         for domain in ("Page", "Runtime", "Log"):
             self.call(f"{domain}.enable", session)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if is_dark else "light"}
@@ -84,7 +88,7 @@ class Browser:
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
         self.call("Emulation.setDeviceMetricsOverride", session, **metrics)
         self.call("Page.navigate", session, url=url)
-        return Page(self, session, target)
+        return self.pages[session]
 
 
 class Page:
@@ -101,9 +105,10 @@ class Page:
         return answer["result"].get("value")
 
     def wait_until(self, condition: str) -> None:
-        """Asks again after each frame; the document may be replaced by a navigation meanwhile."""
+        """Asks again and again; what cannot be asked yet, because the document is still empty, is not so yet."""
+        attempt = f"() => {{ try {{ return Boolean({condition}); }} catch {{ return false; }} }}"
         deadline = time.monotonic() + PATIENCE_S
-        while not self.run(f"new Promise(done => setTimeout(() => done(Boolean({condition})), 20))"):
+        while not self.run(f"new Promise(done => setTimeout(() => done(({attempt})()), 20))"):
             assert time.monotonic() < deadline, f"never came true: {condition}; page: {self.text()[:2000]}"
 
     def wait_until_shown(self, times: int = 2) -> None:
@@ -123,7 +128,8 @@ class Page:
         return {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
 
     def close(self) -> None:
-        self._browser.call("Target.closeTarget", targetId=self._target)
+        if self._browser.pages.pop(self._session, None) is not None:
+            self._browser.call("Target.closeTarget", targetId=self._target)
 
 
 @contextmanager

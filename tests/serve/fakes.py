@@ -95,15 +95,15 @@ class FakeMember:
     def __init__(self, figures: dict[str, Any] | None = None) -> None:
         self.figures = figures or stats_of()
         self.operated: list[tuple[str, dict[str, Any]]] = []
-        self.is_broken = False
+        self.error: Exception | None = None  # what both of its faces raise
         self.grows: dict[str, int] = {}  # counters, by how much with each look
         self.moves = 0  # positions of the log, with each look
         self._lock = threading.Lock()
 
     def stats(self) -> Mapping[str, Any]:
         with self._lock:
-            if self.is_broken:
-                raise ZeroDivisionError("a planted bug")
+            if self.error is not None:
+                raise self.error
             for name, more in self.grows.items():
                 self.figures["counters"][name] += more
             for name in ("position", "stable") if self.moves else ():
@@ -120,10 +120,12 @@ class FakeMember:
                     self.figures[name] = value
 
     def operate(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        if self.error is not None:
+            raise self.error
         if arguments.get("member") == "nobody":
             raise PeerUnreachableError("nobody is not in the view; probe without an operation to see who is")
         if arguments.get("rule") == "nonsense":
-            raise MotetError("'nonsense' is no fault; write drop=0.2, delay=50ms, cut@NAME or none")
+            raise MotetError("'nonsense' is no fault; write drop=0.2, delay=50ms, cut@NAME or clear")
         with self._lock:
             self.operated.append((name, arguments))
         return {"done": name}

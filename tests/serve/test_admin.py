@@ -7,15 +7,18 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from motet.aio.faults import parse_fault
 from motet.core.counters import Count
 from motet.errors import ConfigError
 from motet.serve.admin import AdminConfig, AdminServer, Observed
 from motet.serve.guard import Guard, read_token
+from motet.serve.operations import FAULT_PRESETS, FaultPreset
 from tests.serve.fakes import FakeMember, stats_of
 
 TOKEN = "a-token-of-the-tests"
@@ -311,10 +314,27 @@ def test_off_loopback_a_token_is_demanded(bind: str) -> None:
         AdminConfig(bind=bind)
 
 
-@pytest.mark.parametrize("token", ["", "short", "with space in it", "mit-ümlaut", "line\nbreak-in-it"])
-def test_a_weak_token_is_named(token: str) -> None:
-    with pytest.raises(ConfigError, match="at least 8 printable ASCII"):
+@pytest.mark.parametrize("token", ["", "with space in it....", "mit-ümlaut-und-mehr", "line\nbreak-in-it-and-more"])
+def test_a_token_that_no_header_carries_is_named(token: str) -> None:
+    with pytest.raises(ConfigError, match="at least 1 printable ASCII"):
         AdminConfig(token=token)
+
+
+def test_off_loopback_a_token_cannot_be_guessed() -> None:
+    AdminConfig(token="short")
+    with pytest.raises(ConfigError, match="at least 16 printable ASCII"):
+        AdminConfig(bind="0.0.0.0:0", token="short")
+
+
+def test_insecure_is_a_choice_and_still_no_page_of_a_stranger_gets_in(member: FakeMember) -> None:
+    with AdminServer(member, AdminConfig(bind="0.0.0.0:0", insecure=True)) as server:
+        client = Client(server)
+        client.endpoint = client.endpoint._replace(host="127.0.0.1")
+        assert client.get("/stats")[0] == 200
+        assert client.get("/stats", Host="192.0.2.7:9001")[0] == 200
+        assert client.get("/stats", Host="evil.example")[0] == 403
+        assert client.post("/operate/leave", {}, {"Origin": "http://evil.example"})[0] == 403
+        assert not member.operated
 
 
 def test_off_loopback_even_looking_needs_a_token(member: FakeMember) -> None:
@@ -343,6 +363,14 @@ def test_a_request_that_dribbles_in_is_cut_off(server: AdminServer) -> None:
     with socket.create_connection(server.endpoint, timeout=10) as client:
         client.sendall(b"GET /stats HTTP/1.1\r\nHost: localhost\r\nX: ")
         assert client.recv(1000) == b""
+
+
+def test_headers_without_end_are_cut_off(server: AdminServer) -> None:
+    with socket.create_connection(server.endpoint, timeout=10) as client, suppress(OSError):
+        client.sendall(b"GET /stats HTTP/1.1\r\nHost: localhost\r\n" + b"X: " + b"x" * 60_000 + b"\r\n")
+        while True:
+            client.sendall(b"X: " + b"x" * 60_000 + b"\r\n")  # ends when the server has had enough
+    assert Client(server).get("/stats")[0] == 200
 
 
 def test_a_body_that_never_comes_is_cut_off(server: AdminServer, member: FakeMember) -> None:
@@ -483,16 +511,35 @@ def test_it_speaks_ipv6(member: FakeMember) -> None:
         assert Client(server).get("/stats")[0] == 200
 
 
+def test_a_member_that_hangs_is_told(server: AdminServer, ask: Client, member: FakeMember) -> None:
+    member.error = TimeoutError()
+    for path in ("/stats", "/metrics", "/health", "/picture"):
+        status, said = ask.get(path)
+        assert status == 503
+        assert "did not tell its figures in time" in said["error"]
+    status, said = ask.post("/operate/snapshot", {}, bearer(TOKEN))
+    assert status == 409
+    assert "not done yet" in said["error"]
+
+
 def test_a_bug_of_ours_is_logged_and_ends_only_its_request(
     server: AdminServer, ask: Client, member: FakeMember, caplog: pytest.LogCaptureFixture
 ) -> None:
-    member.is_broken = True
+    member.error = ZeroDivisionError("a planted bug")
     for path in ("/stats", "/metrics", "/health", "/picture"):
         status, said = ask.get(path)
         assert status == 500
         assert "a bug in Motet" in said["error"]
     assert ask("GET", "/dashboard.css")[0] == 200
     assert "ZeroDivisionError" in caplog.text
+
+
+@pytest.mark.parametrize("preset", FAULT_PRESETS, ids=lambda preset: preset.label)
+def test_the_faults_on_offer_are_faults_that_the_driver_makes(preset: FaultPreset) -> None:
+    rule = preset.rule.replace("PEER", "bass")
+    assert str(parse_fault(rule)) == rule
+    if rule != "clear" and not preset.needs_peer:
+        assert str(parse_fault(f"{rule}@bass")) == f"{rule}@bass"
 
 
 def test_a_fake_is_what_a_driver_must_be() -> None:

@@ -104,7 +104,7 @@ def test_a_full_window_is_normal_under_load() -> None:
 def test_faults_made_on_purpose_are_said_to_be() -> None:
     found = health(changed(faults=["drop=0.2@bass"]))
     assert found.is_well
-    assert "fault none" in remark(found, "drop=0.2@bass")
+    assert "fault clear" in remark(found, "drop=0.2@bass")
 
 
 def test_suspects_are_named() -> None:

@@ -86,7 +86,9 @@ def test_a_fresh_merge_is_told_for_a_minute() -> None:
     members[0]["views"].append(
         {"at": time.time() - 5, "id": "9@000a", "members": list(NAMES), "primary": True, "merged_from": ["8@a", "8@b"]}
     )
-    assert "found each other again 5 s ago, in view 9@000a" in str(group_health(seen(*members)).remarks[1])
+    assert "View 9@000a was made of views that met 5 s ago: a cut has healed" in str(
+        group_health(seen(*members)).remarks[1]
+    )
     members[0]["views"][-1]["at"] -= 100
     assert len(group_health(seen(*members)).remarks) == 1
 
@@ -183,6 +185,19 @@ def test_somebody_else_at_the_address_is_not_drawn(members: list[FakeMember], ga
     found: dict[str, Any] = gatherer.picture()
     assert member(found, "bass")["heard"] == "told"
     assert member(found, "cello")["heard"] == "told"
+
+
+def test_whoever_is_silent_is_left_alone_for_a_while(members: list[FakeMember], gatherer: Gatherer) -> None:
+    members[1].error = ZeroDivisionError()
+    found: dict[str, Any] = gatherer.picture()
+    assert member(found, "bass")["heard"] == "told"
+    members[1].error = None
+    found = gatherer.picture()
+    assert member(found, "bass")["heard"] == "told"
+    for peer in gatherer._peers.values():
+        peer.ask_at = 0.0  # the while is over
+    found = gatherer.picture()
+    assert member(found, "bass")["heard"] == "asked"
 
 
 def test_a_restarted_member_replaces_its_old_life(members: list[FakeMember], gatherer: Gatherer) -> None:

@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 from motet import __version__
+from motet.cli.doctor import doctor
 from motet.cli.journal import journal
 from motet.cli.key import key
 from motet.cli.log import log
@@ -31,6 +32,7 @@ app.add_typer(journal, name="journal")
 app.command(name="probe")(probe)
 app.add_typer(log, name="log")
 app.command(name="key")(key)
+app.command(name="doctor")(doctor)
 
 
 def _print_version(is_wanted: bool) -> None:

@@ -42,7 +42,7 @@ Examples:
 
   motet probe 127.0.0.1:9001 fault drop=0.2@b   lose a fifth of it
 
-  motet probe 127.0.0.1:9001 fault none           and no more
+  motet probe 127.0.0.1:9001 fault clear          and no more
 
 Operations: sync MEMBER, snapshot, leave, fault RULE.
 
@@ -57,7 +57,7 @@ def probe(
     arguments: Annotated[list[str] | None, typer.Argument(help="What the operation takes.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,
     token: Annotated[
-        str | None, typer.Option(help="The member's admin token.", envvar="MOTET_ADMIN_TOKEN", show_default=False)
+        str | None, typer.Option(help="The member's admin token.", envvar="MOTET_TOKEN", show_default=False)
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Look again and again, until ctrl-C.")] = False,
     every: Annotated[float, typer.Option(help="Seconds between two looks with --watch.", min=0.1, max=3600)] = 1.0,

@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from motet.core.identity import Endpoint
-from motet.errors import ConfigError
+from motet.errors import ConfigError, MotetError
 from motet.serve.admin_client import parse_endpoint
 from motet.serve.admin_handler import AdminHandler
 from motet.serve.gatherer import Gatherer
@@ -33,7 +33,7 @@ from motet.serve.guard import Guard, host_name, is_loopback, read_token
 from motet.serve.metrics import registry_of
 
 LOG = logging.getLogger("motet.admin")
-LEAST_TOKEN = 8
+LEAST_TOKEN = 16  # off loopback: shorter ones can be guessed by trying
 CLOSE_S = 2.0  # how long open requests may take to end when the server closes
 BUSY = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"
@@ -55,6 +55,7 @@ class Observed(Protocol):
 class AdminConfig:
     bind: str = "127.0.0.1:0"  # port 0: any free one; see `AdminServer.endpoint`
     token: str | None = None  # needed to operate; off loopback also to look
+    insecure: bool = False  # whoever reaches it may do everything, from anywhere
     hosts: tuple[str, ...] = ()  # names under which a reverse proxy shows this server
     dashboard: bool = True
     most_connections: int = 64
@@ -67,11 +68,12 @@ class AdminConfig:
     def __post_init__(self) -> None:
         endpoint = parse_endpoint(self.bind)
         if self.token is not None:
-            _check_token(self.token)
-        elif not is_loopback(endpoint.host):
+            _check_token(self.token, 1 if is_loopback(endpoint.host) else LEAST_TOKEN)
+        elif not (self.insecure or is_loopback(endpoint.host)):
             raise ConfigError(
                 f"the admin port would listen on {endpoint.host}, where others can reach it, without a token; give one "
-                "(--admin-token or MOTET_ADMIN_TOKEN), or bind it to 127.0.0.1 and reach it through a proxy or a tunnel"
+                "(the setting token, or MOTET_TOKEN), bind it to 127.0.0.1 and reach it through a proxy or a tunnel, "
+                "or say insecure = true"
             )
         if not 0 < self.most_listeners < self.most_connections:
             raise ConfigError(
@@ -80,10 +82,10 @@ class AdminConfig:
             )
 
 
-def _check_token(token: str) -> None:
-    if len(token) < LEAST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
+def _check_token(token: str, least: int) -> None:
+    if len(token) < least or not token.isascii() or not token.isprintable() or " " in token:
         raise ConfigError(
-            f"the admin token must be at least {LEAST_TOKEN} printable ASCII characters without spaces; "
+            f"the token must have at least {least} printable ASCII characters, and no spaces; "
             "make one with: python -c 'import secrets; print(secrets.token_urlsafe(24))'"
         )
 
@@ -149,9 +151,10 @@ class HttpServer(ThreadingHTTPServer):
         hosts = frozenset(host_name(host) for host in config.hosts)
         self.guard = Guard(endpoint.host, config.token, hosts)
         reading = None if config.token is None else read_token(config.token)
-        self.gatherer = Gatherer(observed.stats, read_token=reading, interval_s=config.interval_s)
-        self.registry = registry_of(observed.stats, lambda stats: self.gatherer.judge(stats).is_well)
+        self.gatherer = Gatherer(self.stats, read_token=reading, interval_s=config.interval_s)
+        self.registry = registry_of(self.stats, lambda stats: self.gatherer.judge(stats).is_well)
         self.stopping = threading.Event()
+        self._silent_until = 0.0
         self.listeners = threading.BoundedSemaphore(config.most_listeners)
         self._slots = threading.BoundedSemaphore(config.most_connections)
         self._open: dict[threading.Thread, socket.socket] = {}
@@ -197,11 +200,17 @@ class HttpServer(ThreadingHTTPServer):
         except BlockingIOError:
             return
         except OSError as error:  # out of files, for example: wait, or this loop would spin
-            LOG.warning("the admin port cannot accept: %s", error)
+            self._complain(error)
             self.stopping.wait(0.1)
             return
         connection.setblocking(True)
         self.process_request(connection, address)
+
+    def _complain(self, error: OSError) -> None:
+        """Once a minute: a full table of files would otherwise fill the log, too."""
+        if time.monotonic() >= self._silent_until:
+            self._silent_until = time.monotonic() + 60
+            LOG.warning("the admin port cannot accept connections: %s", error)
 
     def stop(self) -> None:
         self.stopping.set()
@@ -241,12 +250,25 @@ class HttpServer(ThreadingHTTPServer):
             request.send(BUSY)
         self.shutdown_request(request)
 
+    # The member
+
+    def stats(self) -> Mapping[str, Any]:
+        """A time-out of the member is no time-out of the client, as which it would pass here."""
+        try:
+            return self.observed.stats()
+        except TimeoutError as error:
+            raise MotetError(
+                "the member did not tell its figures in time; its protocol thread hangs or ends"
+            ) from error
+
     def operate(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         thread = threading.current_thread()
         with self._open_lock:
             self._operating.add(thread)
         try:
             return self.observed.operate(name, arguments)
+        except TimeoutError as error:
+            raise MotetError(f"{name} was begun and is not done yet; look again before you repeat it") from error
         finally:
             with self._open_lock:
                 self._operating.discard(thread)

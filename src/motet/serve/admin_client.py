@@ -96,8 +96,8 @@ class AdminClient:
 
 
 def parse_endpoint(given: str) -> Endpoint:
-    """`host:port`, `[::1]:port`, or `:port` for this machine."""
-    host, separator, port = given.strip().rpartition(":")
+    """`host:port`, `[::1]:port`, `:port` for this machine; or the address as a browser shows it."""
+    host, separator, port = given.strip().removeprefix("http://").rstrip("/").rpartition(":")
     host = host.removeprefix("[").removesuffix("]") or "127.0.0.1"
     if not separator or not port.isdecimal() or not 0 <= int(port) <= 0xFFFF:
         raise ConfigError(f"{given!r} is not an address; write HOST:PORT, for example 127.0.0.1:9001")

@@ -28,6 +28,7 @@ PAGE = {
     "/dashboard.js": ("dashboard.js", "text/javascript; charset=utf-8"),
     "/dashboard.css": ("dashboard.css", "text/css; charset=utf-8"),
 }
+MOST_HEADER_BYTES = 65_536  # beside the body
 NOTHING_ELSE = "there are /, /stats, /metrics, /health, /picture, /history, /events, and POST /operate/NAME"
 SAFE_HEADERS = {
     # Only files of this server run or are shown, and no page of another site may frame this one.
@@ -44,21 +45,27 @@ SAFE_HEADERS = {
 
 
 class TimedReader(io.RawIOBase):
-    """Reads from a socket until a moment that does not move: a client that sends a byte now and then gains nothing."""
+    """Reads from a socket until a moment that does not move: a client that sends a byte now and then gains nothing.
 
-    def __init__(self, connection: socket.socket, deadline: float) -> None:
+    Nor does one that sends header after header: a whole request has a limit in bytes, too.
+    """
+
+    def __init__(self, connection: socket.socket, deadline: float, most_bytes: int) -> None:
         self._connection = connection
         self._deadline = deadline
+        self._left_bytes = most_bytes
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         left = self._deadline - time.monotonic()
-        if left <= 0:
-            raise TimeoutError("the request took too long")
+        if left <= 0 or self._left_bytes <= 0:
+            raise TimeoutError("the request took too long, or is too long")
         self._connection.settimeout(left)
-        return self._connection.recv_into(buffer)
+        got = self._connection.recv_into(buffer)
+        self._left_bytes -= got
+        return got
 
 
 class AdminHandler(BaseHTTPRequestHandler):
@@ -71,8 +78,9 @@ class AdminHandler(BaseHTTPRequestHandler):
 
     def setup(self) -> None:
         super().setup()
-        reader = TimedReader(self.connection, time.monotonic() + self.server.config.request_s)
-        self.rfile = io.BufferedReader(reader)
+        config = self.server.config
+        most_bytes = MOST_HEADER_BYTES + config.most_body_bytes
+        self.rfile = io.BufferedReader(TimedReader(self.connection, time.monotonic() + config.request_s, most_bytes))
 
     def handle(self) -> None:
         """One request per connection: no idle connection can keep others out."""
@@ -82,6 +90,8 @@ class AdminHandler(BaseHTTPRequestHandler):
             self.handle_one_request()
         except OSError:
             raise
+        except MotetError as error:
+            self._fail(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
         except Exception:
             LOG.exception("a request of %s failed", self.client_address[0])
             if not self._has_begun:
@@ -116,7 +126,7 @@ class AdminHandler(BaseHTTPRequestHandler):
 
     def _readers(self) -> dict[str, Callable[[], None]]:
         return {
-            "/stats": lambda: self._json(HTTPStatus.OK, self.server.observed.stats()),
+            "/stats": lambda: self._json(HTTPStatus.OK, self.server.stats()),
             "/picture": lambda: self._json(HTTPStatus.OK, self._picture()),
             "/metrics": lambda: self._answer(HTTPStatus.OK, CONTENT_TYPE, exposition(self.server.registry)),
             "/history": lambda: self._json(HTTPStatus.OK, {"samples": self.server.gatherer.history()}),

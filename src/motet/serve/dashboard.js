@@ -1,6 +1,4 @@
-// The dashboard. One rule above all: text of members goes through textContent or attributes, never through innerHTML.
-"use strict";
-
+// The dashboard. One rule above all: what members say becomes text or attributes of elements, never markup.
 const SHOWN_S = 120;
 const MARKS = { good: "✓", note: "i", watch: "!", bad: "✗" };
 const HEADLINES = { good: "all is well", note: "all is well", watch: "have a look", bad: "not well" };
@@ -44,7 +42,7 @@ function colour(member) {
 // The state of the page
 
 let token = sessionStorage.getItem("motet-token") || "";
-let history = [];  // {at, members: {member: {delivered, median, p99, repairs, holdback}}}
+let samples = [];  // {at, members: {member: {delivered, median, p99, repairs, holdback}}}
 let latest = null;
 
 function keepToken(value) {
@@ -74,7 +72,7 @@ async function follow() {
 
 async function remember() {
   const response = await fetch("history", { headers: authorised(), cache: "no-store" });
-  if (response.ok) history = (await response.json()).samples;
+  if (response.ok) samples = (await response.json()).samples;
 }
 
 async function readEvents(response, onEvent) {
@@ -144,8 +142,8 @@ function note(picture) {
       repairs: member.repair_share, holdback: member.holdback,
     };
   }
-  history = history.filter((sample) => sample.at < picture.at && sample.at > picture.at - SHOWN_S - 5);
-  history.push({ at: picture.at, members });
+  samples = samples.filter((sample) => sample.at < picture.at && sample.at > picture.at - SHOWN_S - 5);
+  samples.push({ at: picture.at, members });
 }
 
 let lastWords = "";
@@ -291,10 +289,10 @@ function inWords(picture) {
 // Plots
 
 function showPlots(picture) {
-  const members = picture.members.filter((member) => history.some((sample) => sample.members[member.member]));
+  const members = picture.members.filter((member) => samples.some((sample) => sample.members[member.member]));
   const each = (name) => members.map((member) => ({ colour: colour(member.member),
-    points: history.map((sample) => [sample.at, sample.members[member.member]?.[name]]) }));
-  const over = (name, gather) => history.map((sample) => {
+    points: samples.map((sample) => [sample.at, sample.members[member.member]?.[name]]) }));
+  const over = (name, gather) => samples.map((sample) => {
     const values = Object.values(sample.members).map((value) => value[name]).filter(known);
     return [sample.at, values.length ? gather(values) : null];
   });
@@ -429,7 +427,7 @@ function showOperations(picture, own) {
 function makeFault(preset) {
   const peer = $("peer").value;
   if (preset.needs_peer && !peer) return outcome("bad", "choose whom to cut off first");
-  const ends = preset.rule === "none";
+  const ends = preset.rule === "clear";
   const rule = preset.needs_peer ? preset.rule.replace("PEER", () => peer) : preset.rule + (peer && !ends ? `@${peer}` : "");
   return operate("fault", { rule });
 }

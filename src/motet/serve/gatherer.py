@@ -20,7 +20,8 @@ from motet.serve.picture import Json, Seen, picture
 from motet.serve.reading import Stats, counters, maybe, number, rows, text
 
 MOST_ASKED = 32
-WORKERS = 8
+WORKERS = 16
+LEFT_ALONE_S = 2.0  # whoever did not answer is not asked again at once, so that the silent do not slow the picture down
 FORGET_S = 300.0
 TREND_S = 10.0  # how far back a rate looks
 MOST_PEER_BYTES = 1 << 20
@@ -32,6 +33,7 @@ class _Peer:
     admin: str
     name: str
     heard_at: float
+    ask_at: float = 0.0  # not before
 
 
 class Gatherer:
@@ -41,7 +43,7 @@ class Gatherer:
         *,
         read_token: str | None = None,
         interval_s: float = 1.0,
-        timeout_s: float = 0.8,
+        timeout_s: float = 0.5,
     ) -> None:
         self._stats = stats
         self._read_token = read_token
@@ -99,14 +101,15 @@ class Gatherer:
 
     def _ask_all(self, own: Stats, now: float) -> dict[str, Stats]:
         self._remember(own, now)
-        asked = list(self._peers.items())[:MOST_ASKED]
+        asked = [item for item in self._peers.items() if now >= item[1].ask_at][:MOST_ASKED]
         if not asked:
             return {}
         if self._pool is None:
             self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="motet-admin-ask")
         answers = list(self._pool.map(lambda item: self._ask(item[1].admin), asked))
         others: dict[str, Stats] = {}
-        for (member, _), stats in zip(asked, answers, strict=True):
+        for (member, peer), stats in zip(asked, answers, strict=True):
+            peer.ask_at = now + LEFT_ALONE_S if stats is None else 0.0
             self._take(member, stats, text(own, "member"), text(own, "group"), now, others)
         return others
 

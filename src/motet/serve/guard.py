@@ -46,12 +46,14 @@ class Guard:
         return self.refuse_host(headers) or self._refuse_origin(headers) or self._refuse_token(headers)
 
     def refuse_host(self, headers: Mapping[str, str]) -> Refusal | None:
-        """Off loopback a token is needed anyway, and no page of a stranger has it."""
-        if not is_loopback(self.host):
+        """Off loopback a token is needed to look, and no page of a stranger has it."""
+        if not is_loopback(self.host) and self.token is not None:
             return None
         name = host_name(headers.get("Host", ""))
         if name in LOOPBACK_NAMES or name == self.host or name in self.hosts:
             return None
+        if not is_loopback(self.host) and is_address(name):
+            return None  # nobody can make an address point elsewhere
         return Refusal(
             HTTPStatus.FORBIDDEN,
             f"this member does not answer to the host name {name[:100]!r}; a reverse proxy must pass "
@@ -59,6 +61,7 @@ class Guard:
         )
 
     def _refuse_origin(self, headers: Mapping[str, str]) -> Refusal | None:
+        """A browser tells where a page comes from, and asks us first before it sends JSON from elsewhere."""
         if headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
             return Refusal(HTTPStatus.FORBIDDEN, "a page of another site may not operate this member")
         origin = headers.get("Origin")
@@ -85,7 +88,7 @@ class Guard:
         said = "the token is wrong" if shown else "a token is needed"
         return Refusal(
             HTTPStatus.UNAUTHORIZED,
-            f"{said}; send `Authorization: Bearer TOKEN` (`motet probe --token`, or MOTET_ADMIN_TOKEN)",
+            f"{said}; send `Authorization: Bearer TOKEN` (`motet probe --token`, or MOTET_TOKEN)",
         )
 
 
@@ -97,6 +100,14 @@ def read_token(token: str) -> str:
 def same(shown: str, token: str) -> bool:
     """In constant time. A token is ASCII, so whatever else stands in the header differs from it."""
     return hmac.compare_digest(shown.encode("utf-8", "replace"), token.encode())
+
+
+def is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def is_loopback(host: str) -> bool:

@@ -231,7 +231,7 @@ def _fault_remarks(stats: Stats) -> Iterator[Remark]:
         yield Remark(
             Level.NOTE,
             f"Faults are made here on purpose: {', '.join(faults)}. Part of what you see is their doing.",
-            "End them with `motet probe HOST:PORT fault none`.",
+            "End them with `motet probe HOST:PORT fault clear`.",
         )
 
 

@@ -68,6 +68,8 @@ class MemberCollector(Collector):
         yield _gauge("motet_healthy", "what /health answers", labels, [({}, float(self._is_well(stats)))])
         yield from _per_peer(stats, labels)
         yield _latency(stats, labels)
+        lost = number(stats, "lost_datagrams")
+        yield _counter("motet_lost_datagrams", "that the system did not take from us [repair]", labels, lost)
         yield _counter("motet_cpu_seconds", "processor time of the process", labels, number(stats, "cpu_s"))
         for count in Count:
             yield _counter(f"motet_{count}", f"{count.meaning} [{count.nature}]", labels, _count(stats, count))

@@ -26,7 +26,7 @@ OPERATIONS = {
         Operation("sync", "member", "bring the unicast connection with a member in step again", "sync b"),
         Operation("snapshot", None, "take one consistent snapshot of the whole group", "snapshot"),
         Operation("leave", None, "leave the group in good order; the process decides what it does then", "leave"),
-        Operation("fault", "rule", "make a fault on purpose, or end them all with `none`", "fault drop=0.2@b"),
+        Operation("fault", "rule", "make a fault on purpose, or end them all with `clear`", "fault drop=0.2@b"),
     )
 }
 
@@ -43,7 +43,7 @@ FAULT_PRESETS = (
     FaultPreset("delay 50 ms", "delay=50ms"),
     FaultPreset("duplicate 10 %", "duplicate=0.1"),
     FaultPreset("cut off", "cut@PEER", needs_peer=True),
-    FaultPreset("end all faults", "none"),
+    FaultPreset("end all faults", "clear"),
 )
 
 

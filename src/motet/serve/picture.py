@@ -233,8 +233,8 @@ def _latest_merge(seen: Seen) -> Remark | None:
         if items(row, "merged_from") and 0 <= ago <= LATELY_S:
             return Remark(
                 Level.NOTE,
-                f"The parts found each other again {ago:.0f} s ago, in view {text(row, 'id')}. "
-                "Whoever was not primary has fetched what it missed.",
+                f"View {text(row, 'id')} was made of views that met {ago:.0f} s ago: a cut has healed, or somebody "
+                "joined. Whoever was behind has fetched what it missed.",
             )
     return None
 
