@@ -161,21 +161,14 @@ def a_commit_that_was_seen_is_not_adopted(patch: pytest.MonkeyPatch) -> None:
 
 def ballots_are_ignored(patch: pytest.MonkeyPatch) -> None:
     """Whoever asks last is believed."""
-    for name in ("_on_prepare", "_on_cut", "_on_commit"):
-        original = getattr(ViewEngine, name)
+    original = ViewEngine._handle
 
-        def believe(
-            self: ViewEngine,
-            source: Address,
-            frame: Prepare,
-            now: int,
-            original: Callable[..., list[Effect]] = original,
-        ) -> list[Effect]:
-            if frame.view == self.view.id:
-                self._promised = min(self._promised, frame.ballot)
-            return original(self, source, frame, now)
+    def handle(self: ViewEngine, source: Address, frame: Frame, now: int) -> list[Effect]:
+        if isinstance(frame, Prepare | CutTo | Commit) and frame.view == self.view.id:
+            self._promised = min(self._promised, frame.ballot)
+        return original(self, source, frame, now)
 
-        patch.setattr(ViewEngine, name, believe)
+    patch.setattr(ViewEngine, "_handle", handle)
 
 
 def a_stale_view_is_accepted(patch: pytest.MonkeyPatch) -> None:

@@ -179,11 +179,6 @@ class Membership(Surroundings):
         return self._engine.record
 
     @property
-    def epoch(self) -> ViewId:
-        """The last primary view whose log and state we share."""
-        return self._engine.epoch
-
-    @property
     def past(self) -> tuple[int, ...]:
         """What we were before we restarted with our memory."""
         return self._engine.past
