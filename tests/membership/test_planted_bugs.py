@@ -8,17 +8,20 @@ from typing import Any
 
 import pytest
 
+from motet.core.counters import Count
 from motet.core.effects import Effect
 from motet.core.identity import Address
+from motet.membership.detector import FailureDetector, Standing, Suspected
 from motet.membership.engine import ViewEngine
 from motet.multicast.machine import Multicast
 from motet.multicast.receiver import MulticastReceiver
 from motet.multicast.sender import MulticastSender
 from motet.stack.channel import GroupChannel
 from motet.window.digest import Cut, DigestEntry
-from motet.wire.frames import Commit, Prepared, Ready
+from motet.wire.frames import Commit, Heartbeat, MergeRequest, Prepared, Ready
 from tests.membership.group import Group, check_agreement
 from tests.membership.test_engine import CHANGES, SIZE, changed, crash_if_alive, frames_of
+from tests.membership.world import World
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -153,3 +156,63 @@ def ends_well(group: Group, step: int, victim: int) -> bool:
 def test_planted_bug_is_caught(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
     assert first_caught() is not None
+
+
+# What time hides: the group still comes together, later than it should, or changes for nothing. Named scenarios see it.
+
+
+def a_merge_is_refused_by_silence(patch: pytest.MonkeyPatch) -> None:
+    original = ViewEngine._on_merge_request
+
+    def on_merge_request(self: ViewEngine, source: Address, frame: MergeRequest, now: int) -> list[Effect]:
+        return [] if self._why_not(source) is not None else original(self, source, frame, now)
+
+    patch.setattr(ViewEngine, "_on_merge_request", on_merge_request)
+
+
+def a_suspect_is_acted_on_unverified(patch: pytest.MonkeyPatch) -> None:
+    def examine(self: FailureDetector, peer: Address, state: Any, now: int) -> list[Effect]:
+        if state.standing is Standing.SUSPECTED or now < self._deadline(state):
+            return []
+        state.standing = Standing.SUSPECTED
+        return [Suspected(peer)]
+
+    patch.setattr(FailureDetector, "_examine", examine)
+
+
+def a_leader_that_is_refused_knows_it_at_once() -> None:
+    """C is letting D go when A asks it to merge; A hears so within some round trips, not when its patience ends."""
+    world = World("A")
+    world.gather(*"ABCD")
+    world.split("AB", "CD")
+    world.heal()
+    requests = world.watch(MergeRequest)
+    world.once(MergeRequest, lambda _: world.leave("D"), source="A", to="C")
+    world.run_until(lambda: bool(requests), 5)
+    world.run_until(lambda: world["A"].count(Count.MERGE_CANCELLED) == 1, 0.1)
+    world.settle("ABC", limit=5)
+
+
+def a_member_whose_heartbeats_are_lost_but_who_answers_stays() -> None:
+    world = World("A")
+    world.gather(*"ABC")
+    world.drop_next(Heartbeat, "C", "*", 1_000)
+    world.run(10)
+    assert world["A"].history[-1] == "ABC"
+    assert world["A"].saw(Suspected) == []
+
+
+@pytest.mark.parametrize(
+    ("plant", "scenario"),
+    [
+        (a_merge_is_refused_by_silence, a_leader_that_is_refused_knows_it_at_once),
+        (a_suspect_is_acted_on_unverified, a_member_whose_heartbeats_are_lost_but_who_answers_stays),
+    ],
+    ids=["a_merge_is_refused_by_silence", "a_suspect_is_acted_on_unverified"],
+)
+def test_planted_bug_is_caught_by_a_scenario(plant: Plant, scenario: Callable[[], None]) -> None:
+    scenario()
+    with pytest.MonkeyPatch.context() as patch:
+        plant(patch)
+        with pytest.raises(AssertionError):
+            scenario()

@@ -218,18 +218,17 @@ def test_all_crash_while_the_group_is_founded_and_come_back(kind: type[object]) 
     world.run_until(lambda: all(process.view.is_primary for process in world.living), 5)
 
 
-def test_one_with_memory_counts_for_the_founding_though_it_is_told_not_to_found() -> None:
-    """It knows by itself that there never was a group."""
-    world = World("ABC")
-    world.start("A")
+def test_memory_that_began_after_a_loss_founds_nothing() -> None:
+    """Seed 1885 of the simulator: A lost its memory of a group once, and restarted with the memory of that life."""
+    world = running("A", "A")
+    told = replace(world.config, membership=replace(world.membership, founds=False))
+    world.restart("A", config=told)
     world.run(0.5)
     world.crash("A")
-    world.config = replace(world.config, membership=replace(world.membership, founds=False))
+    world.config = told
     world.wake("A")
-    world.config = replace(world.config, membership=replace(world.membership, founds=True))
-    world.start("B")
-    world.settle(limit=4)
-    world.run_until(lambda: all(process.view.is_primary for process in world.living), 5)
+    world.run(5)
+    assert not world["A"].view.is_primary
 
 
 def test_the_epoch_of_a_group_that_was_is_kept_until_there_is_another() -> None:

@@ -15,6 +15,7 @@ MEMBERSHIP = {
     924: "a later, lower cut did not stop what an earlier one had allowed",
     1110: "what a small window had let go counted as stable",
     1272: "a window much smaller than the cut was far made room once per ballot; and a late coordinator gave up",
+    1885: "a process that had lost its memory and restarted with what it learned since helped to found a second group",
     1839: "a part that was asked again and again waited for a dead leader for ever",
     2084: "a seed that restarted without memory helped to found a second group",
     2454: "a part that was left out of a merge was told to commit it",

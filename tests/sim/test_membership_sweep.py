@@ -175,12 +175,12 @@ def test_windows_are_small_and_large_and_differ_within_a_group() -> None:
     assert any(len(set(plan.windows)) > 1 for plan in plans())
 
 
-def test_a_process_that_starts_again_must_not_found() -> None:
+def test_a_process_that_lost_its_memory_must_not_found() -> None:
     plan = plans()[0]
-    for is_first_life in (True, False):
-        membership = plan.config_of(0, is_first_life=is_first_life).membership
+    for founds in (True, False):
+        membership = plan.config_of(0, founds=founds).membership
         assert membership is not None
-        assert membership.founds is is_first_life
+        assert membership.founds is founds
 
 
 def test_the_large_plan_is_a_hundred_members_a_partition_and_a_crash() -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from motet.core.effects import Effect
+from motet.core.effects import Effect, Frame
+from motet.core.identity import Address
 from motet.core.view import ViewId
-from motet.membership import coordinator
+from motet.membership import coordinator, participant
+from motet.membership.coordinator import Round
 from motet.membership.discovery import Discovery
 from motet.membership.engine import ViewEngine
 from motet.membership.machine import Membership
@@ -17,6 +21,9 @@ from motet.multicast.machine import Multicast
 from motet.multicast.receiver import MulticastReceiver
 from motet.multicast.sender import MulticastSender
 from motet.sim.runner import run_seed
+from motet.stack.channel import GroupChannel
+from motet.window.digest import Cut, DigestEntry
+from motet.wire.frames import Commit, CutTo, Prepare, Prepared
 
 SEEDS = range(80)
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -94,6 +101,137 @@ def the_view_is_told_after_its_first_deliveries(patch: pytest.MonkeyPatch) -> No
         return [*rest, installed]
 
     patch.setattr(ViewEngine, "_enter", enter)
+
+
+# The twelve that anybody who builds such a system makes sooner or later
+
+
+def hearsay_in_digests(patch: pytest.MonkeyPatch) -> None:
+    """A member reports what it was told that a sender has sent, as if it had it."""
+    original = MulticastReceiver.freeze
+
+    def freeze(self: MulticastReceiver) -> DigestEntry:
+        entry = original(self)
+        self._limit = max(entry.received, self._gaps._claimed)
+        return replace(entry, received=self._limit)
+
+    patch.setattr(MulticastReceiver, "freeze", freeze)
+
+
+def the_own_digest_is_overwritten(patch: pytest.MonkeyPatch) -> None:
+    """What others say of a stream counts more than what its sender says."""
+    original = ViewEngine._digests
+
+    def digests(self: ViewEngine, current: Round) -> dict[Address, dict[Address, DigestEntry]]:
+        told = original(self, current)
+        by_others = {sender for member, digest in told.items() for sender in digest if sender != member}
+        return {
+            member: {sender: entry for sender, entry in digest.items() if sender != member or sender not in by_others}
+            for member, digest in told.items()
+        }
+
+    patch.setattr(ViewEngine, "_digests", digests)
+
+
+def a_higher_seqno_is_overwritten(patch: pytest.MonkeyPatch) -> None:
+    """Of several entries the last one stands, not the highest."""
+
+    def last_one(digests: Mapping[Address, Mapping[Address, DigestEntry]]) -> dict[Address, Cut[Address]]:
+        return {
+            sender: Cut(entry.received, survivor, entry.low)
+            for survivor, digest in digests.items()
+            for sender, entry in digest.items()
+        }
+
+    patch.setattr(coordinator, "cut_of", last_one)
+
+
+def attempted_views_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(PrimaryRecord, "attempted", lambda self, view, counted=None: self)
+
+
+def a_commit_that_was_seen_is_not_adopted(patch: pytest.MonkeyPatch) -> None:
+    original = ViewEngine._on_prepared
+
+    def on_prepared(self: ViewEngine, source: Address, frame: Prepared, now: int) -> list[Effect]:
+        return original(self, source, replace(frame, decided=None), now)
+
+    patch.setattr(ViewEngine, "_on_prepared", on_prepared)
+
+
+def ballots_are_ignored(patch: pytest.MonkeyPatch) -> None:
+    """Whoever asks last is believed."""
+    original = ViewEngine._handle
+
+    def handle(self: ViewEngine, source: Address, frame: Frame, now: int) -> list[Effect]:
+        if isinstance(frame, Prepare | CutTo | Commit) and frame.view == self.view.id:
+            self._promised = min(self._promised, frame.ballot)
+        return original(self, source, frame, now)
+
+    patch.setattr(ViewEngine, "_handle", handle)
+
+
+def a_stale_view_is_accepted(patch: pytest.MonkeyPatch) -> None:
+    """A COMMIT is installed whatever view it ends, as long as it has us in the next."""
+    original = ViewEngine._on_commit
+
+    def on_commit(self: ViewEngine, source: Address, frame: Commit, now: int) -> list[Effect]:
+        following = frame.decision.following
+        if frame.view != self.view.id and self._local in following and following != self.view:
+            return self._install(frame, {}, now)
+        return original(self, source, frame, now)
+
+    patch.setattr(ViewEngine, "_on_commit", on_commit)
+
+
+def a_view_is_stuck_behind_a_full_window(patch: pytest.MonkeyPatch) -> None:
+    original = ViewEngine._begin
+
+    def begin(self: ViewEngine, participants: Any, leavers: Any, now: int) -> list[Effect]:
+        assert isinstance(self._channel, GroupChannel)
+        is_empty = self._channel.multicast.sender.is_drained
+        return original(self, participants, leavers, now) if is_empty else []
+
+    patch.setattr(ViewEngine, "_begin", begin)
+
+
+def a_joiner_enters_the_ack_table_at_0(patch: pytest.MonkeyPatch) -> None:
+    original = MulticastSender.restart_acks
+
+    def restart_acks(self: MulticastSender, members: Iterable[Address]) -> None:
+        known = [member for member in members if member in self.acks]
+        original(self, members)
+        self.acks.retain(known, 0)
+        self.acks.retain(members, 0)
+
+    patch.setattr(MulticastSender, "restart_acks", restart_acks)
+
+
+def a_receiver_drops_frames_before_they_are_stable(patch: pytest.MonkeyPatch) -> None:
+    original = MulticastReceiver._deliver
+
+    def deliver(self: MulticastReceiver) -> list[Effect]:
+        effects = original(self)
+        self.window.purge(self.window.delivered)
+        return effects
+
+    patch.setattr(MulticastReceiver, "_deliver", deliver)
+
+
+def the_past_is_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """A process that restarts with its memory does not count for what it was."""
+    patch.setattr(participant, "named_past", lambda past, record: ())
+
+
+def a_past_without_its_record(patch: pytest.MonkeyPatch) -> None:
+    """A process that restarts counts for what it was, and has forgotten what that knew."""
+    original = Membership.__init__
+
+    def init(self: Membership, *args: Any) -> None:
+        *rest, record, epoch, past = args
+        original(self, *rest, PrimaryRecord() if past else record, epoch, past)
+
+    patch.setattr(Membership, "__init__", init)
 
 
 PLANTS = [

@@ -174,11 +174,6 @@ class Membership(Surroundings):
         return self._engine.record
 
     @property
-    def epoch(self) -> ViewId:
-        """The last primary view whose log and state we share."""
-        return self._engine.epoch
-
-    @property
     def past(self) -> tuple[int, ...]:
         """What we were before we restarted with our memory."""
         return self._engine.past
@@ -211,8 +206,7 @@ class Membership(Surroundings):
 
     @property
     def founds(self) -> bool:
-        """Whoever kept its memory knows by itself whether there was a group."""
-        return self._config.founds or bool(self._engine.past)
+        return self._config.founds
 
     def may_found(self, members: Sequence[Address]) -> bool:
         """With seeds, a majority of them must be in: two halves of a group that starts cannot both have that.
@@ -228,7 +222,7 @@ class Membership(Surroundings):
     def _has_founders(self, members: Sequence[Address]) -> bool:
         seeds, here = self._config.seeds, {member.endpoint for member in members}
         is_enough = not seeds or 2 * sum(seed in here for seed in seeds) > len(seeds)
-        return self.founds and self._started_at is not None and is_enough
+        return self._config.founds and self._started_at is not None and is_enough
 
     def _quiet_from(self, *, counts_strangers: bool) -> int:
         """When silence will have lasted for found_ns."""

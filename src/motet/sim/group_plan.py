@@ -111,14 +111,14 @@ class GroupPlan:
         assert self.config.membership is not None
         return self.config.membership
 
-    def config_of(self, index: int, *, is_first_life: bool) -> MemberConfig:
-        """A process that starts without memory of an earlier life must not found a second group."""
+    def config_of(self, index: int, *, founds: bool) -> MemberConfig:
+        """A process that once started without memory of an earlier life must not found a second group."""
         capacity = self.windows[index]
         return replace(
             self.config,
             unicast=replace(self.config.unicast, capacity=capacity),
             multicast=replace(self.config.multicast, capacity=capacity),
-            membership=replace(self.membership, founds=is_first_life),
+            membership=replace(self.membership, founds=founds),
         )
 
     @property

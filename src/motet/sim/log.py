@@ -2,8 +2,8 @@
 
 total order     a position that several processes report as stable, or still hold in the end, is the same message; what
                 was taken back by RolledBack does not count
-no gaps         positions of one process, over all lives of its memory, follow one another, except where it was told that its tail is taken back, or
-                came in from outside
+no gaps         positions of one process, over all lives of its memory, follow one another, except where it was told
+                that its tail is taken back, or came in from outside
 stable          a position that anybody reported as stable is never taken back by that process, nor changed by any
 order           messages of one sender stand in the log in the order in which it sent them, each once, and were sent
 validity        in the end, in a primary view, what a living process accepted is in its log, was taken back, or failed

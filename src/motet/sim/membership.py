@@ -46,6 +46,7 @@ class MembershipWorld:
         self._processes: list[GroupHost] = []  # all that ever lived
         self._due: set[int] = set()  # those who are still to be started
         self._remembering: set[int] = set()  # those of them who will have their memory
+        self._forgetful: set[int] = set()  # those who once lost it
         self._sequence = 0
         self._is_healed = False
         self._ambushes: list[GroupFault] = []  # those that wait for a view change
@@ -81,9 +82,11 @@ class MembershipWorld:
             self.scheduler.after(10 * MILLISECOND, lambda: self._start(index))
             return
         self._due.remove(index)
-        config = self.plan.config_of(index, is_first_life=before is None)
         address = self._address(index, self._rng.getrandbits(64) or 1)
         memory = self._memory(index, before, address)
+        if memory is None and before is not None:
+            self._forgetful.add(index)
+        config = self.plan.config_of(index, founds=index not in self._forgetful)
         host = self._make_host(Member(address, GROUP, config, self._rng, memory))
         self._slots[endpoint] = host
         self._processes.append(host)
