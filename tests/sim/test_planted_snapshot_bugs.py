@@ -130,7 +130,7 @@ def a_view_change_is_not_noticed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Snapshots, "next_deadline", lambda self: None)
 
 
-PLANTS = {  # the seed to begin with: worlds that are small, and quick
+PLANTS: dict[Plant, int] = {  # the seed to begin with: worlds that are small, and quick
     a_marker_overtakes_a_message: 14,
     an_ordered_message_overtakes_a_marker: 14,
     an_ordered_datagram_does_not_wait_for_a_marker: 23,

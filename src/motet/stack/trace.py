@@ -19,6 +19,7 @@ from motet.membership import (
     ViewInstalled,
 )
 from motet.ordering import RolledBack, StableAdvanced
+from motet.snapshot import RecordState, SnapshotFailed, SnapshotTaken
 from motet.stack.delivery import Delivered
 from motet.stack.member import Announcement, Datagram, Member
 from motet.wire.codec import kind_name
@@ -109,6 +110,13 @@ def _told(effect: Effect, local: str, now: int) -> TraceEvent | None:
             return TraceEvent(now, local, kinds.STATE_RECEIVED, view=trace_view(view), size=len(data), detail=piece)
         case StateFailed(view, reason):
             return TraceEvent(now, local, kinds.STATE_FAILED, view=trace_view(view), detail=reason)
+        case RecordState(snapshot):
+            return TraceEvent(now, local, kinds.SNAPSHOT, detail=f"{snapshot}: state asked for")
+        case SnapshotTaken(snapshot, view, reports):
+            name, count = trace_view(view.id), len(reports)
+            return TraceEvent(now, local, kinds.SNAPSHOT, view=name, count=count, detail=f"{snapshot}: taken")
+        case SnapshotFailed(snapshot, reason):
+            return TraceEvent(now, local, kinds.SNAPSHOT, detail=f"{snapshot}: failed, {reason}")
     return None
 
 
