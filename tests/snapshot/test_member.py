@@ -315,6 +315,19 @@ def test_too_much_in_flight_ends_it() -> None:
     assert "most_bytes allows 1000; raise it" in world.failure("A")
 
 
+def test_an_application_that_has_no_state_to_give_ends_it() -> None:
+    world = group()
+    process = world["C"]
+    process.is_slow = True
+    world.snapshot("A")
+    world.run(0.01)
+    ((snapshot, _),) = process.asked
+    process.do(lambda now: process.member.refuse_snapshot_state(snapshot, "it is reading a disk", now))
+    assert world.failure("A") == f"{process.address} cannot take part: it is reading a disk"
+    world.run(0.01)
+    assert not is_recording(world)
+
+
 def test_a_member_without_the_state_refuses() -> None:
     world = SnapshotWorld(wants_state=True)
     world.gather("A", "B")
