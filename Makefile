@@ -31,6 +31,7 @@ campaign: $(STAMP)  ## simulate seeds 0 to SEEDS (default 1000) of each scenario
 	$(BIN)/motet sim --seeds 0:$(SEEDS) --scenario channels
 	$(BIN)/motet sim --seeds 0:$(SEEDS) --scenario membership
 	$(BIN)/motet sim --seeds 0:$(SEEDS) --scenario total-order
+	$(BIN)/motet sim --seeds 0:$(SEEDS) --scenario snapshot
 	$(BIN)/motet sim --seeds 0:3 --scenario membership-100
 	$(BIN)/motet sim --seeds all --scenario small-world
 

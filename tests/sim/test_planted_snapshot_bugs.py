@@ -9,19 +9,19 @@ import pytest
 
 from motet.core.effects import Channel, Effect
 from motet.core.identity import Address
-from motet.ordering import TotalOrder
 from motet.sim.runner import run_seed
 from motet.snapshot import RecordState, SnapshotId, Snapshots
 from motet.snapshot.machine import SendMarker
 from motet.snapshot.participation import LocalState, Participation
 from motet.stack import Member
+from motet.stack.channel import _Stream
 from motet.stack.snapshots import SnapshotCarrier
 from motet.wire.backlog import Backlog
 from motet.wire.body import Port
 from motet.wire.ordered import Tag
 from motet.wire.snapshot import Marker, Waiting, encode
 
-SEEDS = range(14, 500)  # begins with worlds that are small, and quick
+MOST_SEEDS = 500
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 
@@ -42,13 +42,12 @@ def a_marker_overtakes_a_message(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_ordered_message_overtakes_a_marker(patch: pytest.MonkeyPatch) -> None:
-    original = TotalOrder._may_send.fget  # type: ignore[attr-defined]
+    patch.setattr(_Stream, "is_barred", property(lambda self: False))
 
-    def may_send(self: TotalOrder) -> bool:
-        self.is_barred = lambda: False
-        return bool(original(self))
 
-    patch.setattr(TotalOrder, "_may_send", property(may_send))
+def an_ordered_datagram_does_not_wait_for_a_marker(patch: pytest.MonkeyPatch) -> None:
+    """Of the carrier that does not ride on the stream."""
+    patch.setattr(_Stream, "sent", property(lambda self: 0))
 
 
 def the_state_is_recorded_after_the_marker_went_out(patch: pytest.MonkeyPatch) -> None:
@@ -131,16 +130,17 @@ def a_view_change_is_not_noticed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Snapshots, "next_deadline", lambda self: None)
 
 
-PLANTS = [
-    a_marker_overtakes_a_message,
-    an_ordered_message_overtakes_a_marker,
-    the_state_is_recorded_after_the_marker_went_out,
-    recording_begins_when_the_application_has_answered,
-    recording_ends_with_the_first_marker_of_a_sender,
-    ordered_messages_that_are_held_back_are_not_awaited,
-    a_message_that_waits_is_counted_in_its_channel_as_well,
-    a_view_change_is_not_noticed,
-]
+PLANTS: dict[Plant, int] = {  # the seed to begin with: worlds that are small, and quick
+    a_marker_overtakes_a_message: 14,
+    an_ordered_message_overtakes_a_marker: 14,
+    an_ordered_datagram_does_not_wait_for_a_marker: 23,
+    the_state_is_recorded_after_the_marker_went_out: 14,
+    recording_begins_when_the_application_has_answered: 14,
+    recording_ends_with_the_first_marker_of_a_sender: 14,
+    ordered_messages_that_are_held_back_are_not_awaited: 14,
+    a_message_that_waits_is_counted_in_its_channel_as_well: 14,
+    a_view_change_is_not_noticed: 14,
+}
 
 
 def first_caught(seeds: range) -> int | None:
@@ -152,6 +152,6 @@ def test_planted_bug_is_caught(plant: Plant) -> None:
     """Caught with the bug, and fine without it: so it is the bug that was caught."""
     with pytest.MonkeyPatch.context() as patch:
         plant(patch)
-        seed = first_caught(SEEDS)
-    assert seed is not None, f"{plant.__name__} went through {len(SEEDS)} seeds unseen"
+        seed = first_caught(range(PLANTS[plant], MOST_SEEDS))
+    assert seed is not None, f"{plant.__name__} went through {MOST_SEEDS} seeds unseen"
     assert run_seed("snapshot", seed).is_ok

@@ -334,6 +334,17 @@ def test_whoever_lacks_the_state_refuses() -> None:
     assert mark(snapshots, A, C, but=MULTICAST) == []  # once is enough
 
 
+def test_an_application_that_has_no_state_to_give() -> None:
+    snapshots = machine(B)
+    snapshots.receive(UNICAST, A, encode(MARKER), 0)
+    assert told(snapshots.refuse(FIRST, "the disk is full", 0)) == [(A, Refusal(FIRST, "the disk is full"))]
+    assert snapshots.supply(FIRST, b"after all", LocalState(), 0) == []
+    assert snapshots.refuse(FIRST, "again", 0) == []
+    ours = machine(A)
+    ours.start(0)
+    assert ours.refuse(FIRST, "the disk is full", 0)[-1] == SnapshotFailed(FIRST, "the disk is full")
+
+
 def test_whoever_is_in_another_view_refuses_when_the_initiator_asks() -> None:
     snapshots = machine(B, NEXT_VIEW)
     assert snapshots.receive(UNICAST, C, encode(MARKER), 0) == []
@@ -385,9 +396,9 @@ def test_no_more_than_most_running() -> None:
 def test_when_its_initiator_gives_up_a_participant_forgets_it() -> None:
     snapshots = participant()
     assert snapshots.receive(UNICAST, C, encode(Abandon(FIRST)), 0) == []
-    assert snapshots.is_recording, "it is not for C to say"
+    assert FIRST in snapshots.running, "it is not for C to say"
     snapshots.receive(UNICAST, A, encode(Abandon(FIRST)), 0)
-    assert not snapshots.is_recording
+    assert FIRST not in snapshots.running
     assert mark(snapshots, A, C) == []
 
 

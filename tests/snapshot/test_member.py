@@ -20,10 +20,22 @@ from motet.wire.snapshot import StreamKind
 from tests.snapshot.world import SnapshotWorld
 
 
-def group(names: str = "ABC", *, capacity: int = 256, frame_bytes: int = 60_000, window: int = 64) -> SnapshotWorld:
-    world = SnapshotWorld(capacity=capacity, frame_bytes=frame_bytes, ordering=OrderingConfig(window=window))
+def group(
+    names: str = "ABC",
+    *,
+    capacity: int = 256,
+    frame_bytes: int = 60_000,
+    window: int = 64,
+    carrier: str = "window",
+) -> SnapshotWorld:
+    ordering = OrderingConfig(window=window, carrier=carrier)
+    world = SnapshotWorld(capacity=capacity, frame_bytes=frame_bytes, ordering=ordering)
     world.gather(*names)
     return world
+
+
+def is_recording(world: SnapshotWorld, names: str = "ABC") -> bool:
+    return any(world[name].member.snapshots.is_recording for name in names)
 
 
 def configured(world: SnapshotWorld, **settings: int) -> MemberConfig:
@@ -33,9 +45,10 @@ def configured(world: SnapshotWorld, **settings: int) -> MemberConfig:
 # Taken
 
 
-def test_snapshot_after_x_messages() -> None:
+@pytest.mark.parametrize("carrier", ["window", "continuous"])
+def test_snapshot_after_x_messages(carrier: str) -> None:
     """The seed's test: several senders, and after so many messages the state of all of them is recorded."""
-    world = group()
+    world = group(carrier=carrier)
     for number in range(20):
         for name in "ABC":
             world.order(name, f"{name}{number}")
@@ -68,8 +81,9 @@ def test_of_a_quiet_group() -> None:
         assert member in result.view
 
 
-def test_messages_in_flight_on_every_channel() -> None:
-    world = group()
+@pytest.mark.parametrize("carrier", ["window", "continuous"])
+def test_messages_in_flight_on_every_channel(carrier: str) -> None:
+    world = group(carrier=carrier)
     world.say_everything("ABC", count=3, mark="before ")
     world.snapshot("A")
     world.say_everything("ABC", count=3, mark="after ")
@@ -99,8 +113,9 @@ def test_one_after_the_other() -> None:
         world.result("A")
 
 
-def test_while_datagrams_are_lost() -> None:
-    world = group()
+@pytest.mark.parametrize("carrier", ["window", "continuous"])
+def test_while_datagrams_are_lost(carrier: str) -> None:
+    world = group(carrier=carrier)
     world.loss = 0.2
     for number in range(10):
         world.say_everything("ABC", mark=f"{number} ")
@@ -117,9 +132,10 @@ def test_of_one_member_alone() -> None:
     world.result("A")
 
 
-def test_a_large_message_is_in_one_place() -> None:
+@pytest.mark.parametrize("carrier", ["window", "continuous"])
+def test_a_large_message_is_in_one_place(carrier: str) -> None:
     """Some fragments are out, some are not: the message is with its sender, or in flight, never both or neither."""
-    world = group(frame_bytes=300, capacity=4, window=2)
+    world = group(frame_bytes=300, capacity=4, window=2, carrier=carrier)
     for name in "ABC":
         world.order(name, name * 3_000)
         world.multicast(name, name.lower() * 3_000)
@@ -130,8 +146,9 @@ def test_a_large_message_is_in_one_place() -> None:
     assert any(len(one.payload) >= 2_000 and not one.is_waiting for one in result.in_flight())
 
 
-def test_behind_a_full_window_the_marker_keeps_its_place() -> None:
-    world = group(capacity=1, window=1, frame_bytes=300)
+@pytest.mark.parametrize("carrier", ["window", "continuous"])
+def test_behind_a_full_window_the_marker_keeps_its_place(carrier: str) -> None:
+    world = group(capacity=1, window=1, frame_bytes=300, carrier=carrier)
     world.say_everything("ABC", count=20, mark="before ")
     world.snapshot("A")
     world.say_everything("ABC", count=20, mark="after ")
@@ -217,7 +234,7 @@ def test_a_member_that_crashes_ends_it() -> None:
     assert "ended meanwhile" in reason
     assert str(world["C"].address) in reason
     world.settle("AB")
-    assert not world["B"].member.snapshots.is_recording
+    assert not is_recording(world, "B")
 
 
 def test_when_its_initiator_crashes_the_others_forget_it() -> None:
@@ -226,12 +243,11 @@ def test_when_its_initiator_crashes_the_others_forget_it() -> None:
     world.cut("C", "B")
     world.snapshot("A")
     world.run(0.01)
-    assert world["B"].member.snapshots.is_recording
+    assert is_recording(world, "B")
     world.crash("A")
     world.heal()
     world.settle("BC")
-    assert not world["B"].member.snapshots.is_recording
-    assert not world["C"].member.snapshots.is_recording
+    assert not is_recording(world, "BC")
 
 
 def test_a_member_that_leaves_ends_it() -> None:
@@ -274,7 +290,7 @@ def test_an_application_that_never_answers_ends_it_in_time() -> None:
     reason = world.failure("A")
     assert reason.startswith(f"after 10.000 s there is no report of {world['A'].address}, {world['B'].address}")
     world.run(0.1)
-    assert not any(world[name].member.snapshots.is_recording for name in "ABC")
+    assert not is_recording(world)
 
 
 def test_an_application_that_takes_no_deliveries_ends_it_in_time() -> None:
@@ -297,6 +313,19 @@ def test_too_much_in_flight_ends_it() -> None:
         world.multicast("B", f"{number} ".ljust(100, "."))
     world.snapshot("A")
     assert "most_bytes allows 1000; raise it" in world.failure("A")
+
+
+def test_an_application_that_has_no_state_to_give_ends_it() -> None:
+    world = group()
+    process = world["C"]
+    process.is_slow = True
+    world.snapshot("A")
+    world.run(0.01)
+    ((snapshot, _),) = process.asked
+    process.do(lambda now: process.member.refuse_snapshot_state(snapshot, "it is reading a disk", now))
+    assert world.failure("A") == f"{process.address} cannot take part: it is reading a disk"
+    world.run(0.01)
+    assert not is_recording(world)
 
 
 def test_a_member_without_the_state_refuses() -> None:
@@ -323,7 +352,7 @@ def test_a_member_that_is_not_in_the_view_yet_refuses() -> None:
     world.snapshot("A")
     assert "not in" in world.failure("A")
     world.settle()
-    assert not any(world[name].member.snapshots.is_recording for name in "ABC")
+    assert not is_recording(world)
 
 
 def test_one_of_a_member_at_a_time() -> None:

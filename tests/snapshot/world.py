@@ -14,7 +14,7 @@ from typing import Any
 from motet.core.effects import Channel, Effect
 from motet.core.identity import Address
 from motet.snapshot import RecordState, SnapshotFailed, SnapshotId, SnapshotResult, SnapshotTaken
-from motet.stack import Delivered, Member, MemberConfig
+from motet.stack import Delivered, Member, MemberConfig, Memory
 from tests.membership.world import FIRST_PORT, GROUP
 from tests.ordering.world import OrderedProcess, OrderedWorld
 
@@ -60,12 +60,13 @@ class SnapshotWorld(OrderedWorld):
         assert isinstance(process, SnapshotProcess)
         return process
 
-    def start(self, *names: str, config: MemberConfig | None = None) -> None:
+    def start(self, *names: str, config: MemberConfig | None = None, memory: Memory | None = None) -> None:
         for name in names:
             lives = sum(process.name == name for process in self.processes)
             host, port = self.endpoint(name)
             incarnation = (lives + 1) << 56 | (port - FIRST_PORT + 1) << 48 | 1
-            member = Member(Address(name, host, port, incarnation), GROUP, config or self.config, Random(incarnation))
+            address = Address(name, host, port, incarnation)
+            member = Member(address, GROUP, config or self.config, Random(incarnation), memory)
             process = SnapshotProcess(self, name, member)
             self.processes.append(process)
             self._living_at[self.endpoint(name)] = process

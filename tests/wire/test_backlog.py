@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from motet.wire.backlog import Backlog
-from motet.wire.body import FRAGMENT_HEADER, HEADER, LENGTH_BYTES, MAX_MESSAGE_BYTES, flaw, fragment, pack
+from motet.wire.body import FRAGMENT_HEADER, HEADER, LENGTH_BYTES, MAX_MESSAGE_BYTES, Port, flaw, fragment, pack
 from motet.wire.ordered import Tag
 
 SIZES = st.integers(64, 200)
@@ -186,3 +186,30 @@ def test_a_tagged_batch_has_a_body_to_itself() -> None:
         taken.append((backlog.next_tag, backlog.take()[0]))
     bodies = [pack([letter]) for letter in (b"a", b"b", b"c", b"d")]
     assert taken == list(zip([None, Tag(1, 1), Tag(1, 2), None], bodies, strict=True))
+
+
+def test_what_members_say_among_themselves_is_not_counted() -> None:
+    backlog = Backlog(200)
+    backlog.extend([b"one", b"two"])
+    backlog.extend([b"marker"], Port.SNAPSHOT)
+    backlog.extend([b"three"], Port.KEYED)
+    assert backlog.uncounted == 1
+    assert list(backlog.messages()) == [
+        (Port.APP, b"one"),
+        (Port.APP, b"two"),
+        (Port.SNAPSHOT, b"marker"),
+        (Port.KEYED, b"three"),
+    ]
+    assert [backlog.take()[1] for _ in range(3)] == [2, 0, 1]
+    assert backlog.uncounted == 0
+    assert not backlog
+
+
+def test_a_message_that_is_out_in_part_still_waits() -> None:
+    backlog = Backlog(200)
+    backlog.extend([b"x" * 3 * 200], Port.SNAPSHOT)
+    assert backlog.take()[1] == 0
+    assert backlog.uncounted == 1
+    assert len(list(backlog.messages())) == 1
+    backlog.clear()
+    assert backlog.uncounted == 0

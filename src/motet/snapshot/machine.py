@@ -122,6 +122,11 @@ class Snapshots:
         marker = Marker(snapshot, part.view.id, local.ordered)
         return [SendMarker(encode(marker), local.talks_to_itself), *self._report_if_whole(part, now)]
 
+    def refuse(self, snapshot: SnapshotId, reason: str, now: int) -> list[Effect]:
+        """The other answer to RecordState: there is no state to give."""
+        part = self._parts.get(snapshot)
+        return self._give_up(part, reason, now) if part is not None and not part.is_supplied else []
+
     def leave(self) -> list[Effect]:
         """We go: nothing is recorded any more, neither for us nor for others."""
         self._has_left = True

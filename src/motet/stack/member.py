@@ -188,6 +188,10 @@ class Member:
         """
         return self._perform(self._carrier.supply(snapshot, data, unsent, self.members, now), now)
 
+    def refuse_snapshot_state(self, snapshot: SnapshotId, reason: str, now: int) -> list[Effect]:
+        """The application cannot give its state; the snapshot fails, and its initiator hears why."""
+        return self._perform(self.snapshots.refuse(snapshot, reason, now), now)
+
     # Views that are handed to us
 
     def learn(self, address: Address) -> None:

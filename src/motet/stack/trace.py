@@ -122,6 +122,13 @@ def _told(effect: Effect, local: str, now: int) -> TraceEvent | None:
             return TraceEvent(now, local, kinds.APPEND_REPEATED, last=sequence, detail=f"producer {producer:016x}")
         case StateFailed(view, reason):
             return TraceEvent(now, local, kinds.STATE_FAILED, view=trace_view(view), detail=reason)
+        case RecordState(snapshot):
+            return TraceEvent(now, local, kinds.SNAPSHOT, detail=f"{snapshot}: state asked for")
+        case SnapshotTaken(snapshot, view, reports):
+            name, count = trace_view(view.id), len(reports)
+            return TraceEvent(now, local, kinds.SNAPSHOT, view=name, count=count, detail=f"{snapshot}: taken")
+        case SnapshotFailed(snapshot, reason):
+            return TraceEvent(now, local, kinds.SNAPSHOT, detail=f"{snapshot}: failed, {reason}")
     return None
 
 
