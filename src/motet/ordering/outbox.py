@@ -113,9 +113,15 @@ class Outbox:
     def waiting(self) -> Iterator[tuple[int, bytes]]:
         """Port and payload of what was accepted and is not wholly out in this view."""
         again = Reassembler()
-        for draft in self._again:
+        for draft in (*self._out_in_part(), *self._again) if self._again else ():
             yield from ((port_of(draft.body), message) for message in again.feed(draft.body))
         yield from self._backlog.messages()
+
+    def _out_in_part(self) -> list[Draft]:
+        """Frames of the message that goes on in the next one."""
+        drafts = [*self._begun, *self._under_way]
+        ends = [place for place, draft in enumerate(drafts, 1) if message_count(draft.body)]
+        return drafts[ends[-1] if ends else 0 :]
 
     # What a carrier takes
 
@@ -153,8 +159,8 @@ class Outbox:
         if self.has_left:
             return self.fail()
         drafts = [*self._begun, *self._under_way]
-        while drafts and not message_count(drafts[-1].body):
-            drafts.pop()  # of a message that is not out in full: it begins again from the backlog
+        if not self._again:  # a message that is not wholly out begins again from the backlog
+            drafts = drafts[: len(drafts) - len(self._out_in_part())]
         self._again.extendleft(reversed(drafts))
         self._end()
         return []

@@ -15,7 +15,7 @@ from motet.membership import Left, ProvideState, StateReceived, ViewInstalled
 from motet.ordering import RolledBack, StableAdvanced
 from motet.sim.history import EnteredView, RolledBackAt, StableAt
 from motet.sim.host import Host, Surroundings
-from motet.stack import Delivered, Member
+from motet.stack import Delivered, Member, Memory
 
 _MOST_STATE_BYTES = 3_000
 
@@ -37,6 +37,11 @@ class GroupHost(Host):
         self._delivered = 0  # messages, which make up the application's state
         self._state = bytearray()  # what was received of one so far
         self._state_rng = Random(f"state {member.address}")
+
+    @property
+    def memory(self) -> Memory:
+        """What the next life of this process would know, if it has a journal."""
+        return self.member.memory
 
     def begin(self) -> None:
         self.note("starts")

@@ -12,6 +12,7 @@ from hashlib import sha256
 from motet.core.effects import Channel
 from motet.core.identity import Address
 from motet.core.view import View, ViewId
+from motet.wire.ordered import Tag
 from motet.wire.snapshot import Report, SnapshotId
 
 
@@ -35,6 +36,7 @@ class DeliveredBatch:
     sender: Address
     messages: tuple[bytes, ...]
     position: int | None = None  # in the log
+    tag: tuple[int, int] | None = None  # of an append
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +142,9 @@ class History:
     lacking: set[tuple[Address, ViewId]] = field(default_factory=set)  # who entered a view without the state
     supplied: dict[ViewId, set[bytes]] = field(default_factory=dict)  # states that went out at the beginning of a view
     received: dict[tuple[Address, ViewId], bytes] = field(default_factory=dict)  # states that came in
+    appends: dict[Tag, tuple[bytes, ...]] = field(default_factory=dict)  # what each consists of
+    acknowledged: set[Tag] = field(default_factory=set)  # appends that were stable somewhere
+    repeated: set[tuple[Address, Tag]] = field(default_factory=set)  # who was told that the log had it already
     remembers: bool = True  # whether receivers remember the windows that they drop
 
     def accept(self, stream: Stream, messages: Sequence[bytes]) -> None:

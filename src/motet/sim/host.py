@@ -233,7 +233,9 @@ class Host:
     def _record_delivery(self, effect: Delivered) -> None:
         now = self._world.scheduler.now
         self._world.history.events.append(
-            DeliveredBatch(now, self.address, effect.channel, effect.sender, effect.messages, effect.position)
+            DeliveredBatch(
+                now, self.address, effect.channel, effect.sender, effect.messages, effect.position, effect.tag
+            )
         )
         self.note(f"delivers {len(effect.messages)} of {effect.sender} ({effect.channel.value})")
 

@@ -6,6 +6,7 @@ no gaps         positions of one process, over all lives of its memory, follow o
                 that its tail is taken back, or came in from outside
 stable          a position that anybody reported as stable is never taken back by that process, nor changed by any
 order           messages of one sender stand in the log in the order in which it sent them, each once, and were sent
+once            an append that was sent again and again is in the log once; if anybody knew it to be stable, it is there
 validity        in the end, in a primary view, what a living process accepted is in its log, was taken back, or failed
 """
 
@@ -20,6 +21,7 @@ from motet.core.units import format_ns
 from motet.sim.checkers import Violation
 from motet.sim.history import DeliveredBatch, EnteredView, History, RolledBackAt, StableAt, Stream, WokeUp
 from motet.sim.views import not_failed
+from motet.wire.ordered import Tag
 
 Entry = tuple[Address, bytes]
 
@@ -43,6 +45,7 @@ class LogChecker:
 
     def run(self, final: list[Address]) -> list[Violation]:
         """`final`: those who live and are in a primary view in the end: what they hold counts as agreed."""
+        self._tags = {message: tag for tag, messages in self.history.appends.items() for message in messages}
         for event in self.history.events:
             match event:
                 case DeliveredBatch() if event.channel is Channel.TOTAL:
@@ -68,7 +71,8 @@ class LogChecker:
     def _wake_up(self, event: WokeUp) -> None:
         """It goes on with the log that it had; if its own word ends a view, exactly where it stopped."""
         before = self._log(event.before)
-        self.logs[event.member] = _Log(dict(before.entries), set(), event.position + 1, before.stable)
+        kept = {position: entry for position, entry in before.entries.items() if position <= event.position}
+        self.logs[event.member] = _Log(kept, set(), event.position + 1, before.stable)
 
     def _deliver(self, event: DeliveredBatch) -> None:
         log, position = self._log(event.receiver), event.position
@@ -80,6 +84,9 @@ class LogChecker:
                 self._violate("total order", f"{_at(event)}: position {position + offset} a second time")
             log.entries[position + offset] = (event.sender, message)
         log.next = position + len(event.messages)
+        expected = {self._tags.get(message) for message in event.messages}
+        if expected and expected != {event.tag}:
+            self._violate("once", f"{_at(event)}: {event.tag} at {position}, and it was sent as {expected}")
 
     def _roll_back(self, event: RolledBackAt) -> None:
         log = self._log(event.member)
@@ -104,23 +111,38 @@ class LogChecker:
 
     def _check_order(self, member: Address, log: _Log) -> None:
         last: dict[Address, int] = {}
+        seen: set[bytes] = set()
         for position in sorted(log.entries):
             sender, message = log.entries[position]
-            sent = self._places(sender)
-            if message not in sent:
+            places = self._places(sender).get(message, [])
+            later = [place for place in places if place > last.get(sender, -1)]
+            if not places:
                 self._violate("integrity", f"{member} has at {position} {_brief((sender, message))}, never sent")
-            elif sent[message] <= last.get(sender, -1):
+            elif not later:
                 self._violate("order", f"{member} has at {position} {_brief((sender, message))} after a later one")
+            elif message in seen:
+                self._violate("once", f"{member} has at {position} {_brief((sender, message))} a second time")
             else:
-                last[sender] = sent[message]
+                last[sender] = later[0]
+            seen.add(message)
 
-    def _places(self, sender: Address) -> dict[bytes, int]:
+    def _places(self, sender: Address) -> dict[bytes, list[int]]:
+        """Where each message stands in what a process sent: an append may stand there more than once."""
         if sender not in self._sent:
-            messages = self.history.accepted.get(Stream(Channel.TOTAL, sender, None), [])
-            self._sent[sender] = {message: place for place, message in enumerate(messages)}
+            self._sent[sender] = {}
+            for place, message in enumerate(self.history.accepted.get(Stream(Channel.TOTAL, sender, None), [])):
+                self._sent[sender].setdefault(message, []).append(place)
         return self._sent[sender]
 
-    _sent: dict[Address, dict[bytes, int]] = field(default_factory=dict)
+    _sent: dict[Address, dict[bytes, list[int]]] = field(default_factory=dict)
+    _tags: dict[bytes, Tag] = field(default_factory=dict)  # of the messages of appends
+
+    def check_appends(self) -> Iterator[Violation]:
+        """What somebody knew to be stable has not gone."""
+        agreed = {message for (_, message), _ in self.agreed.values()}
+        for tag in sorted(self.history.acknowledged):
+            if not agreed.issuperset(self.history.appends[tag]):
+                yield Violation("once", f"append {tag.sequence} of producer {tag.producer} was stable, and is gone")
 
     def check_validity(self, final: list[Address]) -> Iterator[Violation]:
         """Whoever waited for a state in vain dropped what it had kept back: that is in the state which it got later."""
@@ -129,6 +151,8 @@ class LogChecker:
             stream = Stream(Channel.TOTAL, member, None)
             log = self._log(member)
             held = {message for _, message in log.entries.values()} | log.withdrawn
+            told = (tag for address, tag in self.history.repeated if address == member)
+            held.update(message for tag in told for message in self.history.appends[tag])
             accepted = self.history.accepted.get(stream, [])
             for place in not_failed(self.history, stream, 0, len(accepted) - 1):
                 if accepted[place] not in held:

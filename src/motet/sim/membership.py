@@ -100,7 +100,7 @@ class MembershipWorld:
         if index not in self._remembering or before is None:
             return None
         self._remembering.remove(index)
-        memory = before.member.memory
+        memory = before.memory
         woke_up = WokeUp(self.scheduler.now, address, before.address, memory.position, memory.record.last)
         self.history.events.append(woke_up)
         self._note(f"{address} remembers {before.address}: at {memory.position} in {memory.epoch}, {memory.record}")

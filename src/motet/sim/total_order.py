@@ -17,20 +17,27 @@ from motet.sim.group_host import GroupHost
 from motet.sim.group_plan import GroupPlan, draw_group_plan
 from motet.sim.log import LogChecker
 from motet.sim.membership import PROBE_NS, MembershipWorld, run_world
+from motet.sim.order_host import OrderedHost
 from motet.sim.plan import Burst
 from motet.sim.transcript import Transcript
+from motet.stack import Member
+from motet.wire.ordered import Tag
 
 ORDERED_SHARE = 0.6  # of the multicasts
+APPENDED_SHARE = 0.25  # of those: appends that are sent again
+PRODUCERS = 3
+MOST_APPENDED = 3  # messages
 
 
 class TotalOrderWorld(MembershipWorld):
     def __init__(self, plan: GroupPlan, transcript: Transcript | None, trace: Emit | None = None) -> None:
         super().__init__(plan, transcript, trace)
         self._choices = Random(f"choices {plan.seed}")
+        self._producers = [0] * PRODUCERS  # of each, the sequence of its last append
 
     def run(self) -> list[Violation]:
         violations = super().run()
-        unmet = [] if violations else self._probe_order()
+        unmet = [] if violations else self._probe_order() or self._probe_appends()
         final = [host.address for host in self._staying if host.member.view.is_primary]
         violations += [Violation("liveness", what) for what in unmet]
         has_quorum = self.plan.membership.engine.static_quorum > 0
@@ -38,18 +45,40 @@ class TotalOrderWorld(MembershipWorld):
             return violations  # every side has a log of its own; or a quorum of members without memory began anew
         checker = LogChecker(self.history)
         violations += checker.run(final)
-        return violations or list(checker.check_validity(final))
+        return violations or [*checker.check_validity(final), *checker.check_appends()]
+
+    def _make_host(self, member: Member) -> GroupHost:
+        ordering = self.plan.config.ordering
+        assert ordering is not None
+        around = (self._surroundings, self._rng, self._home, self._watch)
+        return OrderedHost(member, *around, waits_for_disk=ordering.waits_for_disk)
 
     def _burst(self, burst: Burst) -> Callable[[], None]:
         plain = super()._burst(burst)
         is_ordered = burst.to is None and self._choices.random() < ORDERED_SHARE
+        producer = self._choices.randrange(PRODUCERS) if self._choices.random() < APPENDED_SHARE else None
 
         def act() -> None:
             host = self._living(burst.who)
-            if host is not None and not host.is_leaving:
+            if not isinstance(host, OrderedHost) or host.is_leaving:
+                return
+            if producer is not None:
+                self._append(producer, host, len(burst.sizes))
+            else:
                 host.multicast_ordered([self._payload(host.address, size) for size in burst.sizes])
 
         return act if is_ordered else plain
+
+    def _append(self, producer: int, host: OrderedHost, count: int = 1) -> None:
+        """The next append of a producer; or the last one again, through this member, if nobody knows it to be stable."""
+        before = Tag(producer, self._producers[producer])
+        if before in self.history.appends and before not in self.history.acknowledged:
+            host.append(before, self.history.appends[before])
+            return
+        tag = Tag(producer, before.sequence + 1)
+        host.append(tag, [f"{producer}:{tag.sequence}/{place}".encode() for place in range(min(count, MOST_APPENDED))])
+        if tag in self.history.appends:
+            self._producers[producer] = tag.sequence
 
     def _unmet(self) -> Iterator[str]:
         yield from super()._unmet()
@@ -77,9 +106,28 @@ class TotalOrderWorld(MembershipWorld):
                 host.multicast_ordered([probes[host.address]])
         return self._wait(lambda: self._unheard(probes, 0), PROBE_NS) or self._wait(self._unmet, PROBE_NS)
 
+    def _probe_appends(self) -> list[str]:
+        """Whoever is not sure sends its append again: then it is in the log."""
+        host = next((host for host in self._staying if host.member.view.is_primary), None)
+        if not isinstance(host, OrderedHost):
+            return []
+        for producer in range(PRODUCERS):
+            self._append(producer, host)
+        return self._wait(self._unappended, PROBE_NS) or self._wait(self._unmet, PROBE_NS)
+
+    def _unappended(self) -> Iterator[str]:
+        known = self.history.acknowledged | {tag for _, tag in self.history.repeated}
+        for tag in map(Tag, range(PRODUCERS), self._producers):
+            if tag in self.history.appends and tag not in known:
+                yield f"append {tag.sequence} of producer {tag.producer} never was in the log"
+
     def stats(self) -> dict[str, int]:
         ordered = (stream for stream in self.history.accepted if stream.channel is Channel.TOTAL)
-        return super().stats() | {"ordered": sum(len(self.history.accepted[stream]) for stream in ordered)}
+        return super().stats() | {
+            "ordered": sum(len(self.history.accepted[stream]) for stream in ordered),
+            "appends": len(self.history.appends),
+            "appends_repeated": len(self.history.repeated),
+        }
 
 
 def draw_ordered_plan(seed: int) -> GroupPlan:
@@ -95,5 +143,13 @@ def draw_ordered_plan(seed: int) -> GroupPlan:
     return replace(plan, config=replace(plan.config, ordering=ordering))
 
 
+def draw_logged_plan(seed: int) -> GroupPlan:
+    """The same, and some have disks that they wait for."""
+    plan = draw_ordered_plan(seed)
+    assert plan.config.ordering is not None
+    ordering = replace(plan.config.ordering, waits_for_disk=Random(f"disks {seed}").random() < 0.3)
+    return replace(plan, config=replace(plan.config, ordering=ordering))
+
+
 def run_total_order(seed: int, *, with_transcript: bool = False, trace: Emit | None = None) -> Outcome:
-    return run_world(TotalOrderWorld, draw_ordered_plan(seed), with_transcript, trace)
+    return run_world(TotalOrderWorld, draw_logged_plan(seed), with_transcript, trace)
