@@ -1,7 +1,7 @@
-"""What an audit is given: directories with journals or with Parquet exports, one per member, and how they fall into pieces.
+"""What an audit is given: journals or Parquet exports, a directory for each member, and how they fall into pieces.
 
-A *piece* is what one task reads: a segment of a journal or a row group of a Parquet file. Where the pieces of all members
-begin and end, and at every multiple of CHUNK, there is a *cut*; between two cuts lies a cell.
+A *piece* is what one task reads: a segment of a journal or a row group of a Parquet file. Where the pieces of all
+members begin and end, and at every multiple of CHUNK, there is a *cut*; between two cuts lies a cell.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class MemberInput:
 
     @property
     def views(self) -> list[ViewFact]:
-        """In the order in which they were entered; one that a segment only repeats counts once, where it is first seen."""
+        """In the order in which they were entered; one that a segment only repeats counts where it is first seen."""
         seen: dict[str, ViewFact] = {}
         for fact in self.facts.views:
             seen.setdefault(fact.view, fact)
@@ -80,7 +80,7 @@ class MemberInput:
 
 
 def find_members(directories: Sequence[str]) -> tuple[list[MemberInput], list[str]]:
-    """Members in the order of their names, and what could not be used. A directory of directories stands for them all."""
+    """Members in the order of their names, and what could not be used. A directory of journals stands for all in it."""
     found: list[MemberInput] = []
     unusable: list[str] = []
     for directory in directories:

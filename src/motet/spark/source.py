@@ -196,8 +196,8 @@ class PushingReader(MotetReader):
     """Takes filters from Spark, on request only.
 
     PySpark 4.3 keeps one plan of reading per DataFrame: after df.where(x), a plain df.count() reads what x let through,
-    and a union of df.where(x) and df.where(y) reads the rows of y twice. So the caller must ask for this, and promise by
-    it to use the DataFrame for one query only. The options start and end narrow a range without any such danger.
+    and a union of df.where(x) and df.where(y) reads the rows of y twice. So the caller must ask for this, and promise
+    by it to use the DataFrame for one query only. The options start and end narrow a range without any such danger.
     """
 
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802
