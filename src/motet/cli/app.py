@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 from motet import __version__
+from motet.cli.audit import audit
 from motet.cli.journal import journal
 from motet.cli.log import log
 from motet.cli.node import node
@@ -23,11 +24,12 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
 )
+app.command(name="audit")(audit)
 app.command(name="node")(node)
+app.command(name="probe")(probe)
 app.command(name="run")(run)
 app.command(name="sim")(sim)
 app.add_typer(journal, name="journal")
-app.command(name="probe")(probe)
 app.add_typer(log, name="log")
 
 

@@ -20,6 +20,8 @@ CONTENT = ("epoch", "view", "sender", "seqno", "sent_at", "key", "payload")  # a
 AROUND = 2  # neighbours shown on each side
 NOTHING = "nothing"
 UNSENT = "nobody sent it"
+EXCHANGED, ELSEWHERE = "neighbours exchanged", "at another place"
+ONLY_ORDER = (EXCHANGED, ELSEWHERE)  # the same messages all the same
 _PAYLOAD_BYTES_SHOWN = 24
 
 
@@ -137,7 +139,7 @@ def _unsent(
         return []
     sender = expected["sender"][index].as_py()
     owner = owners.get(sender)
-    if owner not in group:
+    if owner is None or owner not in group:
         return []
     position, view = expected["position"][index].as_py(), expected["view"][index].as_py()
     expected_text = f"a message that {owner} sent and so delivered itself"
@@ -165,7 +167,7 @@ def _judge_content(expected: pa.Table, found: pa.Table, index: int) -> tuple[str
     wanted = [content(expected, index + step) for step in range(2)]
     got = [content(found, index + step) for step in range(2)]
     if got[0] == wanted[1] and got[1] == wanted[0]:
-        return TOTAL_ORDER, "neighbours exchanged", False
+        return TOTAL_ORDER, EXCHANGED, False
     if got[1] == wanted[0]:
         is_again = index > 0 and got[0] == content(found, index - 1)
         return (NO_DUPLICATES, "delivered twice", True) if is_again else (INTEGRITY, "inserted", True)
@@ -173,7 +175,7 @@ def _judge_content(expected: pa.Table, found: pa.Table, index: int) -> tuple[str
     if place is not None and place > index and got[1] == content(expected, place + 1):
         return AGREEMENT, "missing", True
     if place is not None:
-        return TOTAL_ORDER, "at another place", False
+        return TOTAL_ORDER, ELSEWHERE, False
     assert got[0] is not None
     assert wanted[0] is not None
     if got[0][:3] != wanted[0][:3]:  # epoch, view, sender
@@ -191,7 +193,7 @@ def _place(table: pa.Table, wanted: tuple[object, ...] | None) -> int | None:
 
 
 def _position(table: pa.Table, index: int) -> int | None:
-    return table["position"][index].as_py() if index < table.num_rows else None  # type: ignore[no-any-return]
+    return table["position"][index].as_py() if index < table.num_rows else None
 
 
 def content(table: pa.Table, index: int) -> tuple[object, ...] | None:

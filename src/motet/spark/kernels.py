@@ -279,7 +279,7 @@ def _digest(positions: Ints, runs: _Runs, columns: Columns, views: list[str], se
         whole.update(positions.tobytes())
     whole.update(positions[:1].tobytes())
     for part in (runs.index, runs.epoch, runs.seqno, runs.sent_at):
-        whole.update(np.ascontiguousarray(part))
+        whole.update(part.tobytes())
     for codes, texts in ((runs.view, views), (runs.sender, senders)):
         table = np.array([_name_hash(text) for text in texts], dtype=np.uint64)
         whole.update(table[codes].tobytes())

@@ -167,7 +167,7 @@ class MotetReader(DataSourceReader):
         self._schema = schema
         self._wanted = Wanted()
 
-    def partitions(self) -> list[Range]:  # type: ignore[override]
+    def partitions(self) -> list[Range]:
         log = open_log(self._options)
         try:
             extent = log.extent()
@@ -259,7 +259,7 @@ class MotetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._target = self._log.extent().stable
 
-    def partitions(self, start: Offset, end: Offset) -> list[Range]:  # type: ignore[override]
+    def partitions(self, start: Offset, end: Offset) -> list[Range]:
         return split(start["position"] + 1, end["position"], self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from motet.journal.evidence import Facts, ViewFact
-from motet.spark.compare import UNSENT, Difference
+from motet.spark.compare import ONLY_ORDER, UNSENT, Difference
 from motet.spark.guarantees import (
     INTEGRITY,
     NO_DUPLICATES,
@@ -107,7 +107,7 @@ def synchrony_findings(members: Sequence[MemberInput], differing: Sequence[Diffe
     yield from _ends_of_views(members)
     after = {member.name: dict(pairwise(fact.view for fact in _primary(member))) for member in members}
     for one in differing:
-        if one.kind == UNSENT:
+        if one.kind == UNSENT or one.kind in ONLY_ORDER:
             continue
         following = after.get(one.member, {}).get(one.view)
         together = [name for name in one.reference if following and after.get(name, {}).get(one.view) == following]
@@ -128,16 +128,16 @@ def _ends_of_views(members: Sequence[MemberInput]) -> Iterator[Finding]:
     for member in members:
         for before, after in pairwise(_primary(member)):
             steps.setdefault((before.view, after.view), {})[member.name] = after.position
-    for (before, after), entered in sorted(steps.items()):
+    for (left, right), entered in sorted(steps.items()):
         positions = sorted(entered.values(), key=lambda position: -list(entered.values()).count(position))
         for name, position in sorted(entered.items()):
             if position != positions[0]:
                 at = min(position, positions[0]) + 1
-                expected, found = f"position {positions[0]} as the last one of view {before}", f"position {position}"
+                expected, found = f"position {positions[0]} as the last one of view {left}", f"position {position}"
                 same = tuple(other for other, place in entered.items() if place == positions[0])
                 yield Finding(
                     VIRTUAL_SYNCHRONY, name, at, "delivered another set", expected, found, (), same,
-                    where=f"from view {before} to {after}",
+                    where=f"from view {left} to {right}",
                 )  # fmt: skip
 
 
