@@ -12,6 +12,7 @@ from motet.cli.audit import audit
 from motet.cli.journal import journal
 from motet.cli.log import log
 from motet.cli.node import node
+from motet.cli.pipeline import pipeline
 from motet.cli.probe import probe
 from motet.cli.run import run
 from motet.cli.sim import sim
@@ -26,6 +27,7 @@ app = typer.Typer(
 )
 app.command(name="audit")(audit)
 app.command(name="node")(node)
+app.command(name="pipeline")(pipeline)
 app.command(name="probe")(probe)
 app.command(name="run")(run)
 app.command(name="sim")(sim)

@@ -16,11 +16,13 @@ import pyarrow.parquet as pq
 
 from motet.errors import MotetError
 from motet.journal.evidence import Facts, SegmentWalk, StableFact, ViewFact, last_position, owners, segments_in
+from motet.journal.reader import JournalReader
 from motet.spark.kernels import CHUNK
 
 SEGMENTS, PARQUET = "*.seg", "*.parquet"
 COLUMNS = ["position", "epoch", "view", "sender", "seqno", "sent_at", "delivered_at", "key", "payload"]
 _BATCH_ROWS = CHUNK
+SEGMENT, RANGE = -1, -2
 
 
 class UnusableInputError(MotetError):
@@ -33,7 +35,7 @@ class Piece:
     path: str
     first: int
     last: int
-    row_group: int = -1  # of a Parquet file; -1 for a segment
+    row_group: int = -1  # of a Parquet file; or SEGMENT, or RANGE of the journal in the directory `path`
 
     @property
     def rows(self) -> int:
@@ -187,6 +189,9 @@ def read_piece(piece: Piece, facts: Facts | None = None) -> Iterator[pa.RecordBa
     """The rows of a piece as they stand in it; what a segment says beside them is put into `facts`."""
     if piece.row_group >= 0:
         yield from _read_row_group(piece)
+        return
+    if piece.row_group == RANGE:
+        yield from JournalReader(piece.path).read(piece.first, piece.last, _BATCH_ROWS)
         return
     walk = SegmentWalk(Path(piece.path))
     if facts is not None:

@@ -1,4 +1,4 @@
-"""Plots as inline SVG: lines over time, bars, a timeline. Colours come from the page's style, so they follow its theme."""
+"""Plots as inline SVG: lines over time, bars, a timeline. Colours come from the page's style and follow its theme."""
 
 from __future__ import annotations
 
