@@ -9,10 +9,12 @@ from rich.console import Console
 
 from motet import __version__
 from motet.cli.doctor import doctor
+from motet.cli.audit import audit
 from motet.cli.journal import journal
 from motet.cli.key import key
 from motet.cli.log import log
 from motet.cli.node import node
+from motet.cli.pipeline import pipeline
 from motet.cli.probe import probe
 from motet.cli.run import run
 from motet.cli.sim import sim
@@ -25,11 +27,13 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
 )
+app.command(name="audit")(audit)
 app.command(name="node")(node)
+app.command(name="pipeline")(pipeline)
+app.command(name="probe")(probe)
 app.command(name="run")(run)
 app.command(name="sim")(sim)
 app.add_typer(journal, name="journal")
-app.command(name="probe")(probe)
 app.add_typer(log, name="log")
 app.command(name="key")(key)
 app.command(name="doctor")(doctor)

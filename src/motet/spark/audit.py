@@ -1,19 +1,20 @@
-"""`motet audit`: did the guarantees hold? Over the journals of all members, by digests first and in detail where they differ.
+"""`motet audit`: did the guarantees hold? Over the journals of all members: digests first, details where they differ.
 
-Pieces of journals go to tasks as paths; each task gives a line per cell (cells.py, kernels.py); Spark SQL puts the cells
-of all members side by side. Only where digests differ are rows read again and compared (compare.py). What journals say
-beside their rows (views, marks of stability, damage) is little, and judged here (witness.py).
+Pieces of journals go to tasks as paths; each task gives a line per cell (cells.py, kernels.py); Spark SQL puts the
+cells of all members side by side. Only where digests differ are rows read again and compared (compare.py). What
+journals say beside their rows (views, marks of stability, damage) is little, and judged here (witness.py).
 """
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from motet.journal.evidence import Facts
 from motet.spark.cells import MARGIN, Suspect, cells_of, compare_cells
-from motet.spark.compare import Difference
+from motet.spark.compare import UNSENT, Difference
 from motet.spark.guarantees import (
     AGREEMENT,
     FIFO,
@@ -40,49 +41,47 @@ if TYPE_CHECKING:
 
 MOST_CELLS_IN_DETAIL = 16  # of one member: the first ones tell what happened
 
-DIFFERING = """
-    SELECT first, last, collect_list(struct(member, hex(digest) AS digest)) AS held FROM cells
-    WHERE digest IS NOT NULL GROUP BY first, last HAVING count(DISTINCT digest) > 1 ORDER BY first
-"""
-FAULTS = """
-    SELECT member, path, fault.* FROM (SELECT member, path, explode(faults) AS fault FROM cells)
-    ORDER BY position, member LIMIT 1000
-"""
-STREAM_STEPS = """
-    SELECT * FROM (
-        SELECT member, path, stream.sender AS sender, stream.first_seqno AS seqno, stream.first_position AS position,
-               lag(stream.last_seqno) OVER earlier AS seqno_before,
-               lag(stream.last_position) OVER earlier AS position_before
-        FROM (SELECT member, path, first, explode(streams) AS stream FROM cells)
-        WINDOW earlier AS (PARTITION BY member, stream.view, stream.sender ORDER BY first)
-    ) WHERE seqno < seqno_before OR (seqno = seqno_before AND position > position_before + 1)
-    ORDER BY position LIMIT 1000
-"""
-EPOCH_STEPS = """
-    SELECT * FROM (
-        SELECT member, path, first AS position, lowest, view, lag(highest) OVER (PARTITION BY member ORDER BY first)
-               AS before
-        FROM (SELECT member, path, first, array_min(transform(streams, s -> s.epoch)) AS lowest,
-                     array_max(transform(streams, s -> s.epoch)) AS highest, streams[0].view AS view FROM cells WHERE digest IS NOT NULL)
-    ) WHERE lowest < before ORDER BY position LIMIT 1000
-"""
-TOTALS = """
-    SELECT member, stream.view AS view, stream.epoch AS epoch, stream.sender AS sender, sum(stream.rows) AS rows,
-           min(stream.first_position) AS first, max(stream.last_position) AS last
-    FROM (SELECT member, explode(streams) AS stream FROM cells) GROUP BY ALL ORDER BY member, epoch, sender
-"""
-COUNTS = """
-    SELECT member, sum(rows) AS rows, count(*) AS cells FROM cells WHERE digest IS NOT NULL GROUP BY member
-"""
-SHARED = """
-    SELECT count(*) AS cells, coalesce(sum(last - first + 1), 0) AS positions
-    FROM (SELECT first, last FROM cells WHERE digest IS NOT NULL GROUP BY first, last HAVING count(*) > 1)
-"""
-FACTS = "SELECT member, path, facts FROM cells WHERE facts IS NOT NULL ORDER BY member, first"
-ERRORS = "SELECT member, path, error, error_position FROM cells WHERE error IS NOT NULL ORDER BY error_position"
+# One query each, all asked at once: see _Auditor. The table `cells` has a line per member and cell.
+QUESTIONS = {
+    "differing": """
+        SELECT first, last, collect_list(struct(member, hex(digest) AS digest)) AS held FROM cells
+        WHERE digest IS NOT NULL GROUP BY first, last HAVING count(DISTINCT digest) > 1
+    """,
+    "faults": "SELECT member, path, fault.* FROM (SELECT member, path, explode(faults) AS fault FROM cells) LIMIT 1000",
+    "stream steps": """
+        SELECT * FROM (
+            SELECT member, path, stream.sender AS sender, stream.first_seqno AS seqno,
+                   stream.first_position AS position, lag(stream.last_seqno) OVER earlier AS seqno_before,
+                   lag(stream.last_position) OVER earlier AS position_before
+            FROM (SELECT member, path, first, explode(streams) AS stream FROM cells)
+            WINDOW earlier AS (PARTITION BY member, stream.view, stream.sender ORDER BY first)
+        ) WHERE seqno < seqno_before OR (seqno = seqno_before AND position > position_before + 1) LIMIT 1000
+    """,
+    "epoch steps": """
+        SELECT * FROM (
+            SELECT member, path, first AS position, lowest, view, lag(highest) OVER earlier AS before
+            FROM (SELECT member, path, first, array_min(transform(streams, s -> s.epoch)) AS lowest,
+                         array_max(transform(streams, s -> s.epoch)) AS highest, streams[0].view AS view
+                  FROM cells WHERE digest IS NOT NULL)
+            WINDOW earlier AS (PARTITION BY member ORDER BY first)
+        ) WHERE lowest < before LIMIT 1000
+    """,
+    "totals": """
+        SELECT member, stream.view AS view, stream.epoch AS epoch, stream.sender AS sender, sum(stream.rows) AS rows,
+               min(stream.first_position) AS first, max(stream.last_position) AS last
+        FROM (SELECT member, explode(streams) AS stream FROM cells) GROUP BY ALL
+    """,
+    "counts": "SELECT member, sum(rows) AS rows, count(*) AS cells FROM cells WHERE digest IS NOT NULL GROUP BY member",
+    "shared": """
+        SELECT count(*) AS cells, coalesce(sum(last - first + 1), 0) AS positions
+        FROM (SELECT first, last FROM cells WHERE digest IS NOT NULL GROUP BY first, last HAVING count(*) > 1)
+    """,
+    "facts": "SELECT member, path, first, facts FROM cells WHERE facts IS NOT NULL",
+    "errors": "SELECT member, path, error, error_position FROM cells WHERE error IS NOT NULL",
+}
 SECONDS = """
     SELECT member, s.second AS second, sum(s.rows) AS rows, sum(s.bytes) AS bytes, collect_list(s.latency) AS latency
-    FROM (SELECT member, explode(seconds) AS s FROM cells) GROUP BY member, s.second ORDER BY second
+    FROM (SELECT member, explode(seconds) AS s FROM cells) GROUP BY member, s.second
 """
 
 
@@ -96,7 +95,7 @@ def run_audit(spark: SparkSession, directories: Sequence[str], *, with_times: bo
     try:
         cells.count()  # in all tasks at once; what follows is small, and quicker in one partition than shuffled
         cells.coalesce(1).createOrReplaceTempView("cells")
-        return _Auditor(spark, members, tuple(unusable)).verdict(began, with_times)
+        return _Auditor(spark, members, tuple(unusable), with_times).verdict(began)
     finally:
         spark.catalog.dropTempView("cells")
         cells.unpersist()
@@ -105,18 +104,26 @@ def run_audit(spark: SparkSession, directories: Sequence[str], *, with_times: bo
 class _Auditor:
     """Asks the cells, and puts the answers together."""
 
-    def __init__(self, spark: SparkSession, members: Sequence[MemberInput], unusable: tuple[str, ...]) -> None:
+    def __init__(
+        self, spark: SparkSession, members: Sequence[MemberInput], unusable: tuple[str, ...], with_times: bool
+    ) -> None:
         self._spark = spark
         self._members = members
         self._unusable = unusable
+        self._answers = self._ask(QUESTIONS | ({"seconds": SECONDS} if with_times else {}))
 
-    def _ask(self, sql: str) -> list[Any]:
-        return self._spark.sql(sql).collect()
+    def _ask(self, questions: dict[str, str]) -> dict[str, list[Any]]:
+        """All questions in one job: the answers are short, and a job of its own for each would cost more than they."""
+        asked = [f"SELECT '{name}' AS name, to_json(struct(*)) AS line FROM ({sql})" for name, sql in questions.items()]
+        answers: dict[str, list[Any]] = {name: [] for name in questions}
+        for row in self._spark.sql(" UNION ALL ".join(asked)).collect():
+            answers[row["name"]].append(json.loads(row["line"]))
+        return answers
 
-    def verdict(self, began: float, with_times: bool) -> Verdict:
+    def verdict(self, began: float) -> Verdict:
         self._learn()
-        counts = {row["member"]: row for row in self._ask(COUNTS)}
-        totals = self._ask(TOTALS)
+        counts = {row["member"]: row for row in self._answers["counts"]}
+        totals = sorted(self._answers["totals"], key=lambda row: (row["member"], row["epoch"], row["sender"]))
         differing = self._differences(totals)
         findings = sorted_findings(
             [
@@ -130,7 +137,7 @@ class _Auditor:
             ]
         )
         facts = {"totals": totals, "views": {member.name: member.views for member in self._members}}
-        facts |= {"seconds": self._ask(SECONDS)} if with_times else {}
+        facts |= {"seconds": sorted(self._answers.get("seconds", []), key=lambda row: row["second"])}
         return Verdict(
             members=tuple(self._summary(member, counts) for member in self._members),
             findings=findings,
@@ -145,7 +152,7 @@ class _Auditor:
     def _learn(self) -> None:
         """What segments have beside their rows, in the order of the segments."""
         by_name = {member.name: member for member in self._members}
-        for row in self._ask(FACTS):
+        for row in sorted(self._answers["facts"], key=lambda row: (row["member"], row["first"])):
             by_name[row["member"]].learn(row["path"], Facts.from_json(row["facts"]))
 
     def _summary(self, member: MemberInput, counts: dict[str, Any]) -> MemberSummary:
@@ -154,31 +161,31 @@ class _Auditor:
         return MemberSummary(member.name, member.path, *extent, rows, len(member.views), tuple(member.notes))
 
     def _read_errors(self) -> Iterator[Finding]:
-        for row in self._ask(ERRORS):
+        for row in self._answers["errors"]:
             at, expected = row["error_position"] + 1, "a file that can be read"
             yield Finding(INTEGRITY, row["member"], at, "damaged", expected, row["error"], where=row["path"])
 
     def _faults(self) -> Iterator[Finding]:
         """What is wrong with one member's rows on their own: inside cells, and from one cell to the next."""
-        for row in self._ask(FAULTS):
+        for row in self._answers["faults"]:
             where = row["path"]
             yield Finding(
                 row["check"], row["member"], row["position"], row["kind"], row["expected"], row["found"], where=where
             )
-        for row in self._ask(STREAM_STEPS):
+        for row in self._answers["stream steps"]:
             before = (row["seqno_before"], row["position_before"])
             fault = stream_fault(row["sender"], *before, row["seqno"], row["position"])
             yield Finding(
                 fault.check, row["member"], fault.position, fault.kind, fault.expected, fault.found, where=row["path"]
             )
-        for row in self._ask(EPOCH_STEPS):
+        for row in self._answers["epoch steps"]:
             expected = f"a view of epoch {row['before']} or later"
             yield Finding(
                 TOTAL_ORDER, row["member"], row["position"], "views go back", expected, row["view"], where=row["path"]
             )
 
     def _differences(self, totals: Sequence[Any]) -> list[Difference]:
-        suspects = list(self._suspects(self._ask(DIFFERING)))
+        suspects = list(self._suspects(sorted(self._answers["differing"], key=lambda row: row["first"])))
         owners = owners_of(self._members, {total["sender"] for total in totals})
         return without_echoes(compare_cells(self._spark, suspects, owners)) if suspects else []
 
@@ -202,7 +209,7 @@ class _Auditor:
         return Suspect(first, last, low, high, pieces)
 
     def _looked_at(self, counts: dict[str, Any], totals: Sequence[Any]) -> dict[str, str]:
-        shared = self._ask(SHARED)[0]
+        shared = self._answers["shared"][0]
         rows = sum(row["rows"] for row in counts.values())
         own = f"{rows} rows"
         together = f"{shared['positions']} positions at more than one member, {shared['cells']} cells"
@@ -248,7 +255,8 @@ def without_echoes(differing: Sequence[Difference]) -> list[Difference]:
     told: list[Difference] = []
     shifted: dict[str, int] = {}
     for one in sorted(differing, key=lambda difference: difference.position):
-        if shifted.get(one.member, one.position) >= one.position:
+        witnesses = (one.member, *one.reference) if one.kind == UNSENT else (one.member,)
+        if all(shifted.get(name, one.position) >= one.position for name in witnesses):
             told.append(one)
         if one.is_shifted:
             shifted.setdefault(one.member, one.position)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from motet.errors import MotetError
 from motet.journal.evidence import Facts
 from motet.spark.compare import Difference, Neighbour, differences
-from motet.spark.inputs import MemberInput, Piece, cuts_within, read_piece, read_positions
+from motet.spark.inputs import SEGMENT, MemberInput, Piece, cuts_within, read_piece, read_positions
 from motet.spark.kernels import summaries
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _sum_up(piece: Piece, cuts: Sequence[int], with_times: bool) -> pa.RecordBat
         at = getattr(error, "position", reached)
         lines.append({"member": piece.member, "path": piece.path, "first": reached + 1, "last": piece.last}
                      | {"error": str(error), "error_position": at})  # fmt: skip
-    if piece.row_group < 0:
+    if piece.row_group == SEGMENT:
         lines.append({"member": piece.member, "path": piece.path, "first": piece.first, "facts": facts.to_json()})
     return pa.RecordBatch.from_pylist(lines, schema=_CELLS)
 

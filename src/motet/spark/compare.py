@@ -1,7 +1,8 @@
 """Side by side: what exactly differs in a cell whose digests differ, and what kind of difference it is.
 
 The reference is what most members have. Where two halves stand against each other, the sender's own journal decides,
-since a member delivers its own messages through the same path as everyone; without it nobody can tell, and both are shown.
+since a member delivers its own messages through the same path as everyone; without it nobody can tell, and the one that
+is named first is taken.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from motet.spark.guarantees import AGREEMENT, INTEGRITY, NO_DUPLICATES, TOTAL_OR
 CONTENT = ("epoch", "view", "sender", "seqno", "sent_at", "key", "payload")  # all but position and delivery time
 AROUND = 2  # neighbours shown on each side
 NOTHING = "nothing"
+UNSENT = "nobody sent it"
+EXCHANGED, ELSEWHERE = "neighbours exchanged", "at another place"
+ONLY_ORDER = (EXCHANGED, ELSEWHERE)  # the same messages all the same
 _PAYLOAD_BYTES_SHOWN = 24
 
 
@@ -129,59 +133,67 @@ def _unsent(
     expected: pa.Table, index: int, kind: str, group: Sequence[str], reference: tuple[str, ...],
     owners: Mapping[str, str], neighbours: tuple[Neighbour, ...],
 ) -> list[Difference]:  # fmt: skip
-    """When the one that lacks a message is the very member that is said to have sent it, the others made it up."""
+    """When the one that lacks a message is the very member that is said to have sent it, the others may have made it up
+    (or that journal lost it: both are told, and people decide)."""
     if kind not in ("missing", "changed") or index >= expected.num_rows:
         return []
     sender = expected["sender"][index].as_py()
     owner = owners.get(sender)
-    if owner not in group:
+    if owner is None or owner not in group:
         return []
     position, view = expected["position"][index].as_py(), expected["view"][index].as_py()
     expected_text = f"a message that {owner} sent and so delivered itself"
     text = f"{describe(expected, index)}, which is not in {owner}'s own journal"
     mirrored = tuple(Neighbour(n.position, n.found, n.expected) for n in neighbours)
     return [
-        Difference(member, INTEGRITY, "nobody sent it", position, expected_text, text, mirrored, (owner,), view, False)
+        Difference(member, INTEGRITY, UNSENT, position, expected_text, text, mirrored, (owner,), view, False)
         for member in reference
     ]
 
 
 def _judge(expected: pa.Table, found: pa.Table, index: int) -> tuple[str, str, bool]:
-    """(check, kind, whether all that follows is shifted), told from the neighbours."""
-    wanted = [content(expected, index + step) for step in range(3)]
-    got = [content(found, index + step) for step in range(3)]
-    before = content(found, index - 1) if index else None
-    if got[0] is None:
+    """(check, kind, whether all that follows is shifted), told from positions and from the neighbours."""
+    due, here = _position(expected, index), _position(found, index)
+    if here is None or (due is not None and here > due):
         return AGREEMENT, "missing", True
-    if wanted[0] is None:
+    if due is None:
         return INTEGRITY, "one too many", True
-    if got[0] == wanted[0]:  # the position alone differs
-        return TOTAL_ORDER, "at another position", True
+    if here < due:
+        return NO_DUPLICATES, "position twice", False
+    return _judge_content(expected, found, index)
+
+
+def _judge_content(expected: pa.Table, found: pa.Table, index: int) -> tuple[str, str, bool]:
+    wanted = [content(expected, index + step) for step in range(2)]
+    got = [content(found, index + step) for step in range(2)]
     if got[0] == wanted[1] and got[1] == wanted[0]:
-        return TOTAL_ORDER, "neighbours exchanged", False
-    if got[0] == before and got[1] == wanted[0]:
-        return NO_DUPLICATES, "delivered twice", True
-    if got[0] == wanted[1]:
-        return AGREEMENT, "missing", True
+        return TOTAL_ORDER, EXCHANGED, False
     if got[1] == wanted[0]:
-        return INTEGRITY, "inserted", True
-    if _is_elsewhere(expected, found, index):
-        return TOTAL_ORDER, "at another place", False
+        is_again = index > 0 and got[0] == content(found, index - 1)
+        return (NO_DUPLICATES, "delivered twice", True) if is_again else (INTEGRITY, "inserted", True)
+    place = _place(expected, got[0])
+    if place is not None and place > index and got[1] == content(expected, place + 1):
+        return AGREEMENT, "missing", True
+    if place is not None:
+        return TOTAL_ORDER, ELSEWHERE, False
+    assert got[0] is not None
+    assert wanted[0] is not None
     if got[0][:3] != wanted[0][:3]:  # epoch, view, sender
         return AGREEMENT, "another message", False
     return INTEGRITY, "changed", False
 
 
-def _is_elsewhere(expected: pa.Table, found: pa.Table, index: int) -> bool:
-    wanted = content(found, index)
-    same = pc.and_(
-        pc.equal(expected["payload"], found["payload"][index]), pc.equal(expected["seqno"], found["seqno"][index])
-    )
-    return any(content(expected, place) == wanted for place in np.flatnonzero(same.to_numpy())[:64].tolist())
+def _place(table: pa.Table, wanted: tuple[object, ...] | None) -> int | None:
+    """Where a message stands in a table."""
+    assert wanted is not None
+    row = dict(zip(CONTENT, wanted, strict=True))
+    same = pc.and_(pc.equal(table["payload"], row["payload"]), pc.equal(table["seqno"], row["seqno"]))
+    places = np.flatnonzero(same.fill_null(False).to_numpy())[:64].tolist()
+    return next((place for place in places if content(table, place) == wanted), None)
 
 
 def _position(table: pa.Table, index: int) -> int | None:
-    return table["position"][index].as_py() if index < table.num_rows else None  # type: ignore[no-any-return]
+    return table["position"][index].as_py() if index < table.num_rows else None
 
 
 def content(table: pa.Table, index: int) -> tuple[object, ...] | None:

@@ -1,7 +1,7 @@
-"""What an audit is given: directories with journals or with Parquet exports, one per member, and how they fall into pieces.
+"""What an audit is given: journals or Parquet exports, a directory for each member, and how they fall into pieces.
 
-A *piece* is what one task reads: a segment of a journal or a row group of a Parquet file. Where the pieces of all members
-begin and end, and at every multiple of CHUNK, there is a *cut*; between two cuts lies a cell.
+A *piece* is what one task reads: a segment of a journal or a row group of a Parquet file. Where the pieces of all
+members begin and end, and at every multiple of CHUNK, there is a *cut*; between two cuts lies a cell.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ import pyarrow.parquet as pq
 
 from motet.errors import MotetError
 from motet.journal.evidence import Facts, SegmentWalk, StableFact, ViewFact, last_position, owners, segments_in
+from motet.journal.reader import JournalReader
 from motet.spark.kernels import CHUNK
 
 SEGMENTS, PARQUET = "*.seg", "*.parquet"
 COLUMNS = ["position", "epoch", "view", "sender", "seqno", "sent_at", "delivered_at", "key", "payload"]
 _BATCH_ROWS = CHUNK
+SEGMENT, RANGE = -1, -2
 
 
 class UnusableInputError(MotetError):
@@ -33,7 +35,7 @@ class Piece:
     path: str
     first: int
     last: int
-    row_group: int = -1  # of a Parquet file; -1 for a segment
+    row_group: int = -1  # of a Parquet file; or SEGMENT, or RANGE of the journal in the directory `path`
 
     @property
     def rows(self) -> int:
@@ -64,7 +66,7 @@ class MemberInput:
 
     @property
     def views(self) -> list[ViewFact]:
-        """In the order in which they were entered; one that a segment only repeats counts once, where it is first seen."""
+        """In the order in which they were entered; one that a segment only repeats counts where it is first seen."""
         seen: dict[str, ViewFact] = {}
         for fact in self.facts.views:
             seen.setdefault(fact.view, fact)
@@ -80,7 +82,7 @@ class MemberInput:
 
 
 def find_members(directories: Sequence[str]) -> tuple[list[MemberInput], list[str]]:
-    """Members in the order of their names, and what could not be used. A directory of directories stands for them all."""
+    """Members in the order of their names, and what could not be used. A directory of journals stands for all in it."""
     found: list[MemberInput] = []
     unusable: list[str] = []
     for directory in directories:
@@ -187,6 +189,9 @@ def read_piece(piece: Piece, facts: Facts | None = None) -> Iterator[pa.RecordBa
     """The rows of a piece as they stand in it; what a segment says beside them is put into `facts`."""
     if piece.row_group >= 0:
         yield from _read_row_group(piece)
+        return
+    if piece.row_group == RANGE:
+        yield from JournalReader(piece.path).read(piece.first, piece.last, _BATCH_ROWS)
         return
     walk = SegmentWalk(Path(piece.path))
     if facts is not None:

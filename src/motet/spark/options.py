@@ -1,4 +1,4 @@
-"""What the options of `format("motet")` mean. They come from Spark as text, in any case; nonsense is refused by name."""
+"""What the options of `format("motet")` mean. They come from Spark as text; nonsense is refused by name."""
 
 from __future__ import annotations
 

@@ -31,6 +31,8 @@ def build_session(
     """A session with `format("motet")` registered; the one of this process if there is one already."""
     if not find_spec("pyspark"):
         raise SparkMissingError("this command runs on PySpark, which is not installed: pip install 'motet[spark]'")
+    # Said each time that Arrow is used, and of no use to us: nothing here touches pandas.
+    warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
     with java_for_spark(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PySpark's own, about versions of what it imports
         return _start(master, name, dict(options or {}))

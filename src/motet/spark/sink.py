@@ -2,14 +2,14 @@
 
     df.select("key", "payload").writeStream.format("motet").option("members", ...).option("checkpointLocation", ...)
 
-How often a task runs, and which rows it gets, may change when a micro-batch is replayed. So tasks append nothing: they hand
-their rows to the driver, which brings the rows of a batch into an order that depends on the rows alone (the column that
-`identity` names, then key and payload), and appends them in units numbered batch * 2**20 + unit under a producer of
-the query's own. The group drops a unit whose number it has seen. A replay cuts the same rows into the same units, so what
-was appended before the failure is dropped, and what was not is appended.
+How often a task runs, and which rows it gets, may change when a micro-batch is replayed. So tasks append nothing: they
+hand their rows to the driver, which brings the rows of a batch into an order that depends on the rows alone (the column
+that `identity` names, then key and payload), and appends them in units numbered batch * 2**20 + unit under a producer
+of the query's own. The group drops a unit whose number it has seen. A replay cuts the same rows into the same units, so
+what was appended before the failure is dropped, and what was not is appended.
 
-Rows pass through the driver, which bounds a batch to the driver's memory; bound it with max_rows_per_trigger. Sending them
-from the tasks would need a partitioning that survives a replay, and Spark promises none to a sink.
+Rows pass through the driver, which bounds a batch to the driver's memory; bound it with max_rows_per_trigger. Sending
+them from the tasks would need a partitioning that survives a replay, and Spark promises none to a sink.
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ def _shape(options: Mapping[str, str], schema: StructType) -> Shape:
     allowed = {_PAYLOAD, _KEY} | ({identity} if identity else set())
     if _PAYLOAD not in names or set(names) - allowed or (identity and identity not in names):
         raise ConfigError(
-            f"the sink takes a column payload (binary or string), maybe a column key, and the column that option identity "
-            f"names; the rows have {', '.join(names)}. Select what is to be sent, "
+            f"the sink takes a column payload (binary or string), maybe a column key, and the column that option "
+            f"identity names; the rows have {', '.join(names)}. Select what is to be sent, "
             "for example df.select('key', 'payload')"
         )
     return Shape(_KEY if _KEY in names else None, identity)
@@ -208,6 +208,6 @@ def query_id(checkpoint: str) -> str:
             return str(json.loads(file.readall())["id"])
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
         raise ConfigError(
-            f"the query's id cannot be read from its checkpoint {checkpoint} ({error}); set option sink_id to a name that "
-            "no other query uses, and to a new one whenever the checkpoint is deleted"
+            f"the query's id cannot be read from its checkpoint {checkpoint} ({error}); set option sink_id to a "
+            "name that no other query uses, and to a new one whenever the checkpoint is deleted"
         ) from error

@@ -167,7 +167,7 @@ class MotetReader(DataSourceReader):
         self._schema = schema
         self._wanted = Wanted()
 
-    def partitions(self) -> list[Range]:  # type: ignore[override]
+    def partitions(self) -> list[Range]:
         log = open_log(self._options)
         try:
             extent = log.extent()
@@ -196,8 +196,8 @@ class PushingReader(MotetReader):
     """Takes filters from Spark, on request only.
 
     PySpark 4.3 keeps one plan of reading per DataFrame: after df.where(x), a plain df.count() reads what x let through,
-    and a union of df.where(x) and df.where(y) reads the rows of y twice. So the caller must ask for this, and promise by
-    it to use the DataFrame for one query only. The options start and end narrow a range without any such danger.
+    and a union of df.where(x) and df.where(y) reads the rows of y twice. So the caller must ask for this, and promise
+    by it to use the DataFrame for one query only. The options start and end narrow a range without any such danger.
     """
 
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802
@@ -259,7 +259,7 @@ class MotetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._target = self._log.extent().stable
 
-    def partitions(self, start: Offset, end: Offset) -> list[Range]:  # type: ignore[override]
+    def partitions(self, start: Offset, end: Offset) -> list[Range]:
         return split(start["position"] + 1, end["position"], self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from motet.spark.compare import Neighbour
@@ -83,9 +83,15 @@ class Verdict:
 
 
 def sorted_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """By position, then by the order of the checks; one of each check, member and place."""
+    """By position, then by the order of the checks; one of each check, member and place, neighbours with the first."""
     unique = {(finding.check, finding.member, finding.position): finding for finding in reversed(list(findings))}
-    return tuple(sorted(unique.values(), key=lambda one: (one.position, CHECKS.index(one.check), one.member)))
+    shown: set[tuple[str, int]] = set()
+    told = []
+    for one in sorted(unique.values(), key=lambda one: (one.position, CHECKS.index(one.check), one.member)):
+        told.append(replace(one, neighbours=()) if (one.member, one.position) in shown else one)
+        if one.neighbours:
+            shown.add((one.member, one.position))
+    return tuple(told)
 
 
 def to_text(verdict: Verdict) -> str:

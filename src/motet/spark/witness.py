@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from motet.journal.evidence import Facts, ViewFact
-from motet.spark.compare import Difference
+from motet.spark.compare import ONLY_ORDER, UNSENT, Difference
 from motet.spark.guarantees import (
     INTEGRITY,
     NO_DUPLICATES,
@@ -107,6 +107,8 @@ def synchrony_findings(members: Sequence[MemberInput], differing: Sequence[Diffe
     yield from _ends_of_views(members)
     after = {member.name: dict(pairwise(fact.view for fact in _primary(member))) for member in members}
     for one in differing:
+        if one.kind == UNSENT or one.kind in ONLY_ORDER:
+            continue
         following = after.get(one.member, {}).get(one.view)
         together = [name for name in one.reference if following and after.get(name, {}).get(one.view) == following]
         if together:
@@ -126,16 +128,16 @@ def _ends_of_views(members: Sequence[MemberInput]) -> Iterator[Finding]:
     for member in members:
         for before, after in pairwise(_primary(member)):
             steps.setdefault((before.view, after.view), {})[member.name] = after.position
-    for (before, after), entered in sorted(steps.items()):
+    for (left, right), entered in sorted(steps.items()):
         positions = sorted(entered.values(), key=lambda position: -list(entered.values()).count(position))
         for name, position in sorted(entered.items()):
             if position != positions[0]:
                 at = min(position, positions[0]) + 1
-                expected, found = f"position {positions[0]} as the last one of view {before}", f"position {position}"
+                expected, found = f"position {positions[0]} as the last one of view {left}", f"position {position}"
                 same = tuple(other for other, place in entered.items() if place == positions[0])
                 yield Finding(
                     VIRTUAL_SYNCHRONY, name, at, "delivered another set", expected, found, (), same,
-                    where=f"from view {before} to {after}",
+                    where=f"from view {left} to {right}",
                 )  # fmt: skip
 
 
@@ -147,14 +149,14 @@ def stranger_findings(
     for member, view, sender, position in streams:
         if view in known and sender not in known[view]:
             expected = f"a sender of view {view}: {', '.join(known[view])}"
-            yield Finding(INTEGRITY, member, position, "nobody sent it", expected, f"a message of {sender}")
+            yield Finding(INTEGRITY, member, position, UNSENT, expected, f"a message of {sender}")
 
 
 def as_findings(differing: Iterable[Difference]) -> Iterator[Finding]:
     """A difference breaks the guarantee that it is named after, and total order: positions mean different messages."""
     for one in differing:
         is_only_gone = one.kind == "missing" and not one.is_shifted
-        also = [] if is_only_gone or one.kind == "nobody sent it" else [TOTAL_ORDER]
+        also = [] if is_only_gone or one.kind == UNSENT else [TOTAL_ORDER]
         for check in dict.fromkeys([one.check, *also]):
             yield Finding(
                 check, one.member, one.position, one.kind, one.expected, one.found, one.neighbours, one.reference

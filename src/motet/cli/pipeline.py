@@ -1,0 +1,70 @@
+"""`motet pipeline`: journals into a lake of Parquet tables, again and again, each row once."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming import StreamingQuery
+
+    from motet.spark.pipeline import Outcome
+
+EXAMPLES = """
+Examples:
+
+  motet pipeline data/a data/b data/c --out lake       all that is stable now; say it again later for what is new
+
+  motet pipeline data/* --out lake --follow 10         go on as the journals grow, every ten seconds, until Ctrl-C
+"""
+
+
+def pipeline(
+    directories: Annotated[list[str], typer.Argument(metavar="DIR...", help="Journals of members.")],
+    out: Annotated[Path, typer.Option(help="Where the tables are; made when it is not there.")],
+    follow: Annotated[float, typer.Option(help="Go on, looking every so many seconds.", min=0)] = 0.0,
+    master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[*]",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,
+) -> None:
+    """Bronze (journals as they are), silver (one verified row per position), gold (rates, latency, views).
+
+    Exit code: 0 all members agree, 1 some cell of silver differs between members, 2 unusable input.
+    """
+    from motet.spark.pipeline import Pipeline
+    from motet.spark.session import build_session
+
+    spark = build_session(master, "motet pipeline")
+    try:
+        work = Pipeline(spark, directories, out.resolve())
+        for text in work.unusable:
+            typer.echo(f"left out: {text}", err=True)
+        if follow:
+            _follow(work.follow(follow))
+            return
+        outcome = work.run()
+    finally:
+        spark.stop()
+    typer.echo(json.dumps(asdict(outcome)) if as_json else _in_words(outcome, out))
+    raise typer.Exit(1 if outcome.conflicts else 0)
+
+
+pipeline.__doc__ = f"{pipeline.__doc__}\n\n\b{EXAMPLES}"
+
+
+def _follow(queries: list[StreamingQuery]) -> None:
+    try:
+        for query in queries:
+            query.awaitTermination()
+    except KeyboardInterrupt:
+        for query in queries:
+            query.stop()
+
+
+def _in_words(outcome: Outcome, out: Path) -> str:
+    bronze = ", ".join(f"{name} {rows}" for name, rows in sorted(outcome.bronze.items())) or "nothing new"
+    agreed = "all members agree" if not outcome.conflicts else f"{outcome.conflicts} cells DIFFER: run motet audit"
+    return f"{out}: bronze {bronze}; silver {outcome.silver} new, positions {outcome.first} to {outcome.last}; {agreed}"
