@@ -12,14 +12,13 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from motet.aio.blocks import Apply, Blocks, message_of
 from motet.aio.calls import Calls, Handler
 from motet.aio.driver import Driver, Failed, Freed, Outgoing
 from motet.aio.events import ORDERS, Batch, BatchEvent, Event
 from motet.aio.faults import parse_fault
-from motet.aio.keeper import JournalKeeper
 from motet.aio.keys import keyed, split_keys
 from motet.aio.lanes import Lanes, measure
 from motet.aio.observe import Observer
@@ -40,6 +39,9 @@ from motet.wire.body import Port
 from motet.wire.ordered import Tag
 from motet.wire.seal import Keyring
 from motet.wire.snapshot import SnapshotId
+
+if TYPE_CHECKING:
+    from motet.aio.keeper import JournalKeeper
 
 logger = logging.getLogger("motet")
 T = TypeVar("T")

@@ -10,18 +10,14 @@ import socket
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from motet.aio.calls import Handler
-from motet.aio.catchup import Replay
 from motet.aio.driver import Driver
 from motet.aio.envelope import SealedEnvelope
 from motet.aio.faults import FaultInjector
 from motet.aio.group import Group
-from motet.aio.keeper import JournalKeeper
-from motet.aio.services import start_services
 from motet.aio.state import StateProvider, StateReceiver
-from motet.aio.trace import BackgroundTrace, open_trace
 from motet.aio.transport import TransportConfig, UdpTransport, parse_endpoint
 from motet.config import Config
 from motet.core.effects import Effect
@@ -31,6 +27,9 @@ from motet.errors import JoinError
 from motet.journal import Journal
 from motet.stack import Member, Memory
 from motet.stack.trace import Tracer
+
+if TYPE_CHECKING:
+    from motet.aio.keeper import JournalKeeper
 
 logger = logging.getLogger("motet")
 WARN_AFTER_S = 5.0
@@ -95,7 +94,7 @@ class Joining:
             listeners.append(group)
             keeper = self._keep(driver, journal) if journal is not None else None
             self._trace(driver, group, config, undo)
-            start_services(group, config, keeper.progress if keeper is not None else None)
+            self._serve(group, config, keeper)
             undo.pop_all()
         group.observe_journal(keeper)
         if self.thread:
@@ -123,8 +122,17 @@ class Joining:
             state_receiver=self.state_receiver,
         )
 
+    def _serve(self, group: Group, config: Config, keeper: JournalKeeper | None) -> None:
+        if config.log_bind or config.admin_bind:
+            from motet.aio.services import start_services  # Arrow Flight and HTTP cost memory, and few need them
+
+            start_services(group, config, keeper.progress if keeper is not None else None)
+
     def _keep(self, driver: Driver, journal: Journal) -> JournalKeeper:
         """Whoever takes a state does not want what led to it as well."""
+        from motet.aio.catchup import Replay
+        from motet.aio.keeper import JournalKeeper  # brings pyarrow along
+
         keeper = JournalKeeper(journal, driver.member, driver.do_now, replays=self.state_receiver is None)
         driver.keeper = keeper
         if self.replay_from is not None:
@@ -133,6 +141,8 @@ class Joining:
 
     def _trace(self, driver: Driver, group: Group, config: Config, undo: contextlib.ExitStack) -> None:
         if config.trace_file:
+            from motet.aio.trace import BackgroundTrace, open_trace  # brings pyarrow along
+
             trace = BackgroundTrace(open_trace(config.trace_file))
             undo.callback(trace.close)
             driver.tracer = Tracer(driver.member, trace.emit)

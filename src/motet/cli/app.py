@@ -1,42 +1,64 @@
-"""The commands. Each has an example in its help, a form for programs, and an exit code that means something."""
+"""The commands. Each has an example in its help, a form for programs, and an exit code that means something.
+
+A command is imported when it is called: `motet node` must not wait for Spark, nor hold its memory.
+"""
 
 from __future__ import annotations
 
 import sys
+from importlib import import_module
+from typing import Any
 
 import typer
 from rich.console import Console
+from typer.core import TyperGroup
 
 from motet import __version__
-from motet.cli.doctor import doctor
-from motet.cli.audit import audit
-from motet.cli.journal import journal
-from motet.cli.key import key
-from motet.cli.log import log
-from motet.cli.node import node
-from motet.cli.pipeline import pipeline
-from motet.cli.probe import probe
-from motet.cli.run import run
-from motet.cli.sim import sim
 from motet.errors import MotetError
+
+COMMANDS = {  # in the order in which the help shows them
+    "node": "motet.cli.node:node",
+    "run": "motet.cli.run:run",
+    "probe": "motet.cli.probe:probe",
+    "log": "motet.cli.log:log",
+    "journal": "motet.cli.journal:journal",
+    "audit": "motet.cli.audit:audit",
+    "pipeline": "motet.cli.pipeline:pipeline",
+    "sim": "motet.cli.sim:sim",
+    "key": "motet.cli.key:key",
+    "doctor": "motet.cli.doctor:doctor",
+}
+
+
+class _Commands(TyperGroup):
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name].partition(":")
+        return _as_command(cmd_name, getattr(import_module(module), attribute))
+
+
+def _as_command(name: str, target: Any) -> Any:
+    if not isinstance(target, typer.Typer):
+        alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        alone.command(name=name)(target)
+        target = alone
+    command = typer.main.get_command(target)
+    command.name = name
+    return command
+
 
 app = typer.Typer(
     name="motet",
+    cls=_Commands,
     help="Reliable, totally ordered group messaging for Python processes, without a broker.",
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
 )
-app.command(name="audit")(audit)
-app.command(name="node")(node)
-app.command(name="pipeline")(pipeline)
-app.command(name="probe")(probe)
-app.command(name="run")(run)
-app.command(name="sim")(sim)
-app.add_typer(journal, name="journal")
-app.add_typer(log, name="log")
-app.command(name="key")(key)
-app.command(name="doctor")(doctor)
 
 
 def _print_version(is_wanted: bool) -> None:

@@ -170,6 +170,11 @@ class Membership(Surroundings):
         return self._engine.view
 
     @property
+    def epoch(self) -> ViewId:
+        """The last primary view whose log and state we share."""
+        return self._engine.epoch
+
+    @property
     def record(self) -> PrimaryRecord:
         return self._engine.record
 
