@@ -8,8 +8,8 @@ import typer
 from rich.console import Console
 
 from motet import __version__
-from motet.cli.doctor import doctor
 from motet.cli.audit import audit
+from motet.cli.doctor import doctor
 from motet.cli.journal import journal
 from motet.cli.key import key
 from motet.cli.log import log
