@@ -496,6 +496,34 @@ def test_a_member_may_close_it_while_it_leaves() -> None:
     assert Client(leaver.server).post("/operate/leave") == (200, {"left": True})
 
 
+def test_an_answer_is_sent_although_the_server_closes_meanwhile() -> None:
+    """The member has left, and closes the server between the end of the operation and its answer."""
+
+    class Leaver(FakeMember):
+        server: AdminServer
+
+        def operate(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+            return Closing(self.server)
+
+    class Closing(dict[str, Any]):
+        """An answer that closes the server when it is written out."""
+
+        def __init__(self, server: AdminServer) -> None:
+            super().__init__(left=True)
+            self._server = server
+
+        def items(self) -> Any:
+            closer = threading.Thread(target=self._server.close)
+            closer.start()
+            closer.join()
+            return super().items()
+
+    leaver = Leaver()
+    leaver.server = AdminServer(leaver).start()
+    assert Client(leaver.server).post("/operate/leave") == (200, {"left": True})
+    assert leaver.server._server is None, "it was closed"
+
+
 def test_a_port_in_use_is_told(server: AdminServer, member: FakeMember) -> None:
     with pytest.raises(ConfigError, match=r"cannot be opened .*choose another"):
         AdminServer(member, AdminConfig(bind=str(server.endpoint))).start()

@@ -17,8 +17,8 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.server import ThreadingHTTPServer
 from types import TracebackType
@@ -262,13 +262,19 @@ class HttpServer(ThreadingHTTPServer):
             ) from error
 
     def operate(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        thread = threading.current_thread()
-        with self._open_lock:
-            self._operating.add(thread)
         try:
             return self.observed.operate(name, arguments)
         except TimeoutError as error:
             raise MotetError(f"{name} was begun and is not done yet; look again before you repeat it") from error
+
+    @contextmanager
+    def operating(self) -> Iterator[None]:
+        """Until the answer is sent: `close`, which the operation itself may have called for, lets this thread be."""
+        thread = threading.current_thread()
+        with self._open_lock:
+            self._operating.add(thread)
+        try:
+            yield
         finally:
             with self._open_lock:
                 self._operating.discard(thread)

@@ -122,7 +122,8 @@ class AdminHandler(BaseHTTPRequestHandler):
         elif prefix != "/operate":
             self._fail(HTTPStatus.NOT_FOUND, f"nothing is here to post to; {NOTHING_ELSE}")
         else:
-            self._operate(name)
+            with self.server.operating():
+                self._operate(name)
 
     def _readers(self) -> dict[str, Callable[[], None]]:
         return {
