@@ -449,3 +449,14 @@ def test_faults_on_purpose_are_survived_and_shown() -> None:
             assert groups[0].stats()["faults"] == []
 
     run(test)
+
+
+def test_members_know_where_the_others_serve_their_figures() -> None:
+    async def test() -> None:
+        async with cluster("a", "b", config=motet.Config.local(admin_bind="127.0.0.1:0")) as (a, b):
+            while a.stats()["peers"][0]["admin"] is None:
+                await asyncio.sleep(0.01)
+            (peer,) = a.stats()["peers"]
+            assert (peer["member"], peer["admin"]) == (str(b.address), b.services()["admin"])
+
+    run(test)

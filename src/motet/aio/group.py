@@ -7,6 +7,7 @@ two go lists, one per wake-up and not one per message. Invariant: events come ou
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -34,7 +35,7 @@ from motet.membership.transfer import ProvideState, StateFailed, StateReceived
 from motet.ordering import AppendRepeated, RolledBack, StableAdvanced
 from motet.snapshot import RecordState, SnapshotFailed, SnapshotTaken
 from motet.snapshot.result import SnapshotResult
-from motet.stack import Delivered
+from motet.stack import Delivered, Superseded
 from motet.wire.body import Port
 from motet.wire.ordered import Tag
 from motet.wire.seal import Keyring
@@ -268,6 +269,8 @@ class Group:
         match effect:
             case Delivered():
                 self._delivered(effect)
+            case Superseded():
+                self._ledger.deliver(effect.count, effect.position)
             case Freed():
                 self._lanes.freed(effect)
             case StableAdvanced():
@@ -310,6 +313,8 @@ class Group:
             self._calls.receive(effect.sender, messages)
         elif effect.port == Port.BLOCKS:
             self._blocks.apply(position, effect.sender, messages)
+        elif effect.port == Port.NOTICE:
+            self._observer.hear_notice(effect.sender, messages[-1])
 
     def _enter(self, effect: ViewInstalled) -> None:
         gone = [member for member in self._view.members if member not in effect.view]
@@ -317,6 +322,7 @@ class Group:
         for member in gone:
             self._calls.lost(member)
         self._blocks.on_view(effect.view)
+        self._tell_services()
         self._enqueue(effect)
         waiters, self._view_waiters = self._view_waiters, []
         for is_wanted, future in waiters:
@@ -439,6 +445,14 @@ class Group:
     def on_close(self, close: Callable[[], None]) -> None:
         """Call this, in a thread, when the group is closed; last come, first called."""
         self._closers.append(close)
+
+    def _tell_services(self) -> None:
+        """So that anybody's dashboard finds all members."""
+        if self._observer.services and len(self._view.members) > 1:
+            notice = json.dumps(self._observer.services).encode()
+            size = measure((notice,))
+            self._lanes.at((Channel.MULTICAST, None)).outstanding += size
+            self._driver.offer(Outgoing((Channel.MULTICAST, None), (notice,), Port.NOTICE, None, size))
 
     def services(self) -> dict[str, str]:
         """Where admin and log are served, by name."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import resource
 import sys
@@ -15,6 +17,7 @@ from typing import Any
 from motet.aio.driver import Driver
 from motet.core.counters import Count
 from motet.core.effects import Channel, Effect, SendFailed
+from motet.core.identity import Address
 from motet.core.view import View
 from motet.membership.detector import Suspected, Trusted
 from motet.membership.engine import ViewInstalled
@@ -24,6 +27,7 @@ from motet.stack import Delivered, Member
 MOST_VIEWS = 20
 MOST_EVENTS = 50
 MOST_LATENCIES = 512
+MOST_NOTICE = 1_000  # bytes
 
 
 class Observer:
@@ -43,7 +47,7 @@ class Observer:
         self.queue: dict[str, Any] = {"messages": 0, "bytes": 0, "limit": 0, "held": False}
         self.services: dict[str, str] = {}
         self.first: Callable[[], int] = lambda: 1  # the first position that a journal still has
-        self.peers: list[dict[str, Any]] = []
+        self._notices: dict[Address, dict[str, str]] = {}  # where other members serve what
 
     def hear(self, effects: list[Effect]) -> None:
         """On the driver's loop, after they were performed."""
@@ -61,6 +65,18 @@ class Observer:
                 self._note("send_failed", str(effect.error))
             elif isinstance(effect, Suspected | Trusted):
                 self._note(type(effect).__name__.lower(), str(effect.peer))
+
+    def hear_notice(self, source: Address, notice: bytes) -> None:
+        """On the application's loop. Whatever a member says of itself is short text, or is not believed."""
+        with contextlib.suppress(ValueError, AttributeError):
+            told = json.loads(notice) if len(notice) <= MOST_NOTICE else {}
+            self._notices[source] = {name: place for name, place in told.items() if isinstance(place, str)}
+
+    def _peers(self, view: View) -> list[dict[str, Any]]:
+        members = [member for member in view.members if member != self._driver.member.address]
+        for gone in [member for member in list(self._notices) if member not in view]:
+            self._notices.pop(gone, None)
+        return [{"member": str(m), "name": m.name, "admin": self._notices.get(m, {}).get("admin")} for m in members]
 
     def _note_view(self, effect: ViewInstalled) -> None:
         view, now = effect.view, time.time()
@@ -99,7 +115,7 @@ class Observer:
             "faults": [str(rule) for rule in self._driver.faults.rules],
             "views": list(self._views),
             "events": list(self._events),
-            "peers": self.peers,
+            "peers": self._peers(member.view),
             "services": self.services,
             "memory_bytes": memory_bytes(),
             "cpu_s": round(time.process_time(), 3),

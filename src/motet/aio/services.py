@@ -87,6 +87,10 @@ class AdminFace:
         return {"left": True}
 
 
+def _admin_config(config: Config) -> AdminConfig:
+    return AdminConfig(bind=config.admin_bind, token=config.token or None, insecure=config.insecure)
+
+
 def start_services(group: Group, config: Config, log: LogProgress | None) -> None:
     """Start what the config asks for, and let the group close it."""
     loop = asyncio.get_running_loop()
@@ -97,6 +101,6 @@ def start_services(group: Group, config: Config, log: LogProgress | None) -> Non
         service = LogService(log, appender, config.log_bind, config.token or None, group=group.name)
         group.serves("log", service.endpoint, service.close)
     if config.admin_bind:
-        admin = AdminServer(AdminFace(group, loop), AdminConfig(bind=config.admin_bind, token=config.token or None))
+        admin = AdminServer(AdminFace(group, loop), _admin_config(config))
         admin.start()
         group.serves("admin", str(admin.endpoint), admin.close)

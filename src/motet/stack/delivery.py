@@ -32,6 +32,14 @@ class Delivered(Effect):
     is_replayed: bool = False  # from a journal, and not from the group
 
 
+@dataclass(frozen=True, slots=True)
+class Superseded(Effect):
+    """Ordered messages of our own that were kept back and are not handed up: the state that comes has them."""
+
+    position: int
+    count: int
+
+
 class Delivery:
     def __init__(self, buffer_bytes: int, counters: Counters) -> None:
         self._buffer_bytes = buffer_bytes

@@ -40,7 +40,7 @@ from motet.snapshot import SnapshotId
 from motet.snapshot.machine import SendMarker, Tell
 from motet.stack.channel import GroupChannel
 from motet.stack.config import MemberConfig
-from motet.stack.delivery import Delivered, Delivery
+from motet.stack.delivery import Delivered, Delivery, Superseded
 from motet.stack.memory import Memory
 from motet.stack.snapshots import SnapshotCarrier
 from motet.unicast import Unicast
@@ -437,19 +437,22 @@ class Member:
         gone = [member for member in self.members if member not in installed.view]
         self._delivery.retain((), Channel.MULTICAST, Channel.TOTAL)  # no message spans two views
         was_full = self._delivery.is_full
-        kept = self._hand_up(self._end_of_keeping(installed), now)
+        kept = self._end_of_keeping(installed, now)
         kept += self.snapshots.begin_view(installed.view, lacks_state=self._lacks_state)
         self._change_members(installed.view.members)
         effects = [effect for member in gone for effect in self._part_with(member, now)]
         effects += self.channel.release(now) if was_full and not self._is_held else []
         return [*kept, installed, *self._made(effects, now)]
 
-    def _end_of_keeping(self, installed: ViewInstalled) -> list[Delivered]:
+    def _end_of_keeping(self, installed: ViewInstalled, now: int) -> list[Effect]:
         """What was kept back is in the state that comes with the view; if none comes, it is delivered after all."""
         is_alone = len(installed.lacking) == len(installed.view.members)
         self._lacks_state = self.address.incarnation in installed.lacking and not is_alone
         kept = self._delivery.release()
-        return [] if self._lacks_state else kept
+        if not self._lacks_state:
+            return self._hand_up(kept, now)
+        ours = [batch for batch in kept if batch.channel is Channel.TOTAL and batch.sender == self.address]
+        return [Superseded(batch.position or 0, len(batch.messages)) for batch in ours]
 
     def _change_members(self, members: Sequence[Address]) -> None:
         self.members = tuple(members)

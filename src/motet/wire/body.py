@@ -39,7 +39,8 @@ class Port(IntEnum):
     RPC = 2
     BLOCKS = 3  # replicated structures
     SNAPSHOT = 4
-    CONTROL = 5
+    CONTROL = 5  # the log, from member to member
+    NOTICE = 6  # what members tell about themselves: where they serve what
 
 
 UNCOUNTED = frozenset({Port.SNAPSHOT})  # the member's own words: nobody is told of their admission or of their failure
