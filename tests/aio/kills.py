@@ -6,6 +6,7 @@ python -m tests.aio.kills --kills 50        the long form; `make test` runs a sh
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 import time
 from contextlib import ExitStack
@@ -106,7 +107,7 @@ def run(kills: int, seed: int, *, tells: bool = False) -> int:
             name = campaign.kill_one()
             rows = campaign.settle()
             if tells:
-                print(f"kill {number + 1} of {kills}: {name} came back, {rows} rows in all three journals", flush=True)
+                sys.stderr.write(f"kill {number + 1} of {kills}: {name} came back, {rows} rows in all three journals\n")
         return campaign.settle()
 
 
@@ -116,4 +117,6 @@ if __name__ == "__main__":
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     rows = run(arguments.kills, arguments.seed, tells=True)
-    print(f"{arguments.kills} kills, {rows} rows, every journal verified and equal, no stable position lost or changed")
+    sys.stdout.write(
+        f"{arguments.kills} kills, {rows} rows, every journal verified and equal, no stable position lost or changed\n"
+    )
