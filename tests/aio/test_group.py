@@ -433,6 +433,32 @@ def test_figures_of_a_member_can_be_had() -> None:
     run(test)
 
 
+def test_a_fault_can_name_a_member() -> None:
+    async def test() -> None:
+        async with cluster("a", "b", "c") as (a, b, c):
+            a.inject("cut@c")
+            b.inject("cut@c")
+            await a.until(lambda view: [member.name for member in view.members] == ["a", "b"])
+            await c.until(lambda view: [member.name for member in view.members] == ["c"])
+            a.inject("clear")
+            b.inject("clear@c")
+            await c.until(lambda view: len(view.members) == 3)
+
+    run(test)
+
+
+def test_members_can_join_at_once() -> None:
+    async def test() -> None:
+        first = await motet.join("test", name="a")
+        seeds = [str(first.address.endpoint)]
+        others = await asyncio.gather(*(motet.join("test", name=name, seeds=seeds) for name in "bc"))
+        await first.until(lambda view: len(view.members) == 3)
+        for group in (first, *others):
+            await group.leave()
+
+    run(test)
+
+
 def test_faults_on_purpose_are_survived_and_shown() -> None:
     async def test() -> None:
         async with cluster("a", "b", "c") as groups:

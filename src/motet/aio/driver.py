@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from motet.aio.faults import Direction, Fault, FaultInjector
-from motet.aio.transport import UdpTransport, parse_endpoint
+from motet.aio.transport import parse_endpoint
+from motet.aio.world import REAL_WORLD, Transport, World
 from motet.core.effects import Admitted, Channel, Effect, SendFailed
 from motet.core.identity import NOBODY, Address, Endpoint
 from motet.core.units import SECOND
@@ -97,12 +98,12 @@ class Driver:
     def __init__(
         self,
         member: Member,
-        transport: UdpTransport,
+        transport: Transport,
         listener: Listener,
         *,
         faults: FaultInjector,
         envelope: Envelope | None = None,
-        clock: Callable[[], int] = time.monotonic_ns,
+        world: World = REAL_WORLD,
     ) -> None:
         self.member = member
         self.transport = transport
@@ -113,7 +114,8 @@ class Driver:
         self.failure: BaseException | None = None
         self._listener = listener
         self._envelope = envelope
-        self._clock = clock
+        self.world = world
+        self._clock = world.clock
         self._wall_offset_ns = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -122,7 +124,7 @@ class Driver:
         self._lanes: dict[LaneKey, _Lane] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: int | None = None
-        self._group_endpoint = transport._config.multicast
+        self._group_endpoint = transport.group
         self._own_bytes = member.address.incarnation.to_bytes(8, "little")
         self._is_closed = False
         self._is_shut = False
@@ -156,7 +158,7 @@ class Driver:
     def _start(self) -> None:
         assert self._loop is not None
         now = self._clock()
-        wall_ns = time.time_ns()
+        wall_ns = self.world.wall_clock()
         self._wall_offset_ns = wall_ns - now
         self.member.set_wall_clock(wall_ns, now)
         if self.tracer is not None:

@@ -18,7 +18,8 @@ from motet.aio.envelope import SealedEnvelope
 from motet.aio.faults import FaultInjector
 from motet.aio.group import Group
 from motet.aio.state import StateProvider, StateReceiver
-from motet.aio.transport import TransportConfig, UdpTransport, parse_endpoint
+from motet.aio.transport import TransportConfig, parse_endpoint
+from motet.aio.world import REAL_WORLD, Transport, World
 from motet.config import Config
 from motet.core.effects import Effect
 from motet.core.identity import Address, Endpoint
@@ -36,7 +37,7 @@ WARN_AFTER_S = 5.0
 WILDCARDS = ("0.0.0.0", "::", "")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)  # one join is one thing: it has a hash, and asyncio.gather takes it
 class Joining:
     """What `join` returns: await it, or enter it with `async with`, which also leaves in the end."""
 
@@ -55,6 +56,7 @@ class Joining:
     replay_from: int | None = None  # first hand the application what the journal has from this position on
     wait: bool = True
     timeout: float | None = None
+    world: World = REAL_WORLD  # `motet.testing` has others
     _joined: Group | None = None
 
     def __await__(self) -> Generator[Any, None, Group]:
@@ -84,7 +86,7 @@ class Joining:
         bind = parse_endpoint(self.bind)
         config.check_bind(bind)
         with contextlib.ExitStack() as undo:
-            transport = UdpTransport(bind, _transport_config(config))
+            transport = self.world.bind(bind, _transport_config(config))
             undo.callback(transport.close)
             journal = self._open_journal(config)
             if journal is not None:
@@ -133,7 +135,9 @@ class Joining:
         from motet.aio.catchup import Replay
         from motet.aio.keeper import JournalKeeper  # brings pyarrow along
 
-        keeper = JournalKeeper(journal, driver.member, driver.do_now, replays=self.state_receiver is None)
+        takes_state = self.state_receiver is not None
+        wall_clock = self.world.wall_clock
+        keeper = JournalKeeper(journal, driver.member, driver.do_now, replays=not takes_state, wall_clock=wall_clock)
         driver.keeper = keeper
         if self.replay_from is not None:
             driver.replay = lambda: list(Replay(journal).read(max(self.replay_from or 1, journal.first)))
@@ -148,9 +152,9 @@ class Joining:
             driver.tracer = Tracer(driver.member, trace.emit)
             group.on_close(trace.close)
 
-    def _driver(self, transport: UdpTransport, config: Config, journal: Journal | None) -> tuple[Driver, list[Group]]:
+    def _driver(self, transport: Transport, config: Config, journal: Journal | None) -> tuple[Driver, list[Group]]:
         address = self._address(transport.endpoint)
-        rng = random.Random(random.SystemRandom().getrandbits(128))
+        rng = self.world.draw_rng()
         waits_for_disk = journal is not None and journal.config.waits_for_disk
         settings = config.member_config(wants_state=True, waits_for_disk=waits_for_disk)
         member = Member(address, self.group, settings, rng, _memory(journal))
@@ -165,12 +169,12 @@ class Joining:
         if keyring is not None:
             envelope = SealedEnvelope(keyring, address.incarnation, member.counters, window=config.replay_window)
         faults = FaultInjector(random.Random(rng.getrandbits(64)), member.counters)
-        return Driver(member, transport, listen, faults=faults, envelope=envelope), listeners
+        return Driver(member, transport, listen, faults=faults, envelope=envelope, world=self.world), listeners
 
     def _address(self, bound: Endpoint) -> Address:
         host = self.advertise or (_own_host() if bound.host in WILDCARDS else bound.host)
         name = self.name or f"{host}:{bound.port}"
-        return Address.draw(name, host, bound.port, random.SystemRandom())
+        return Address.draw(name, host, bound.port, self.world.draw_rng())
 
     async def _until_primary(self, group: Group) -> None:
         loop = asyncio.get_running_loop()

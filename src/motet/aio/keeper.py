@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterator
 
 import pyarrow as pa
@@ -38,11 +37,14 @@ Perform = Callable[[Callable[[int], list[Effect]]], None]
 
 
 class JournalKeeper:
-    def __init__(self, journal: Journal, member: Member, perform: Perform, *, replays: bool) -> None:
+    def __init__(
+        self, journal: Journal, member: Member, perform: Perform, *, replays: bool, wall_clock: Callable[[], int]
+    ) -> None:
         self.journal = journal
         self.progress = LogProgress(journal)
         self._member = member
         self._perform = perform
+        self._wall_clock = wall_clock
         self._record = member.record
         self._view: ViewId = NO_VIEW
         self._held: list[Effect] | None = None  # None: there is no gap
@@ -92,7 +94,7 @@ class JournalKeeper:
     def _entry(self, effect: Delivered) -> Entry:
         assert effect.position is not None
         (body,) = effect.bodies
-        count, at = message_count(body), time.time_ns()
+        count, at = message_count(body), self._wall_clock()
         where = (effect.sender, effect.first, effect.sent_at, at, self._view, effect.tag)
         return Entry(effect.position, count, *where, body)
 
@@ -124,7 +126,9 @@ class JournalKeeper:
 
     def _record_view(self, effect: ViewInstalled) -> None:
         self._view = effect.view.id
-        self.journal.enter_view(effect.view, effect.view.id, effect.position, self._member.producers, time.time_ns())
+        self.journal.enter_view(
+            effect.view, effect.view.id, effect.position, self._member.producers, self._wall_clock()
+        )
         self.progress.moved()
         self._plan_sync()
 

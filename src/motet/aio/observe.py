@@ -18,6 +18,7 @@ from motet.aio.driver import Driver
 from motet.core.counters import Count
 from motet.core.effects import Channel, Effect, SendFailed
 from motet.core.identity import Address
+from motet.core.units import SECOND
 from motet.core.view import View
 from motet.membership.detector import Suspected, Trusted
 from motet.membership.engine import ViewInstalled
@@ -36,13 +37,14 @@ class Observer:
     def __init__(self, group: str, driver: Driver) -> None:
         self._group = group
         self._driver = driver
-        self._started = time.time()
+        self._world = driver.world
+        self._started = self._time()
         self._views: deque[dict[str, Any]] = deque(maxlen=MOST_VIEWS)
         self._events: deque[dict[str, Any]] = deque(maxlen=MOST_EVENTS)
         self._latencies: deque[int] = deque(maxlen=MOST_LATENCIES)  # ns from sending to delivery, one per frame
         self._delivered = 0
         self._delivered_bytes = 0
-        self._marked = (time.monotonic(), 0, 0, 0)  # when, delivered, bytes, frames sent
+        self._marked = (self._world.clock(), 0, 0, 0)  # when, delivered, bytes, frames sent
         self._rates = {"sent_per_s": 0.0, "delivered_per_s": 0.0, "bytes_per_s": 0.0}
         self.queue: dict[str, Any] = {"messages": 0, "bytes": 0, "limit": 0, "held": False}
         self.services: dict[str, str] = {}
@@ -56,7 +58,7 @@ class Observer:
                 self._delivered += len(effect.messages)
                 self._delivered_bytes += sum(map(len, effect.bodies))
                 if effect.channel is Channel.TOTAL and effect.sent_at:
-                    self._latencies.append(time.time_ns() - effect.sent_at)
+                    self._latencies.append(self._world.wall_clock() - effect.sent_at)
             elif isinstance(effect, ViewInstalled):
                 self._note_view(effect)
             elif isinstance(effect, RolledBack):
@@ -79,7 +81,7 @@ class Observer:
         return [{"member": str(m), "name": m.name, "admin": self._notices.get(m, {}).get("admin")} for m in members]
 
     def _note_view(self, effect: ViewInstalled) -> None:
-        view, now = effect.view, time.time()
+        view, now = effect.view, self._time()
         names = [member.name for member in view.members]
         merged = [str(part.id) for part in effect.subviews] if len(effect.subviews) > 1 else []
         self._views.append(
@@ -88,7 +90,10 @@ class Observer:
         self._note("view", f"{view.id} {'primary' if view.is_primary else 'not primary'}: {', '.join(names)}")
 
     def _note(self, kind: str, text: str) -> None:
-        self._events.append({"at": time.time(), "kind": kind, "text": text})
+        self._events.append({"at": self._time(), "kind": kind, "text": text})
+
+    def _time(self) -> float:
+        return self._world.wall_clock() / SECOND
 
     # Figures
 
@@ -101,7 +106,7 @@ class Observer:
             "incarnation": f"{member.address.incarnation:016x}",
             "endpoint": str(member.address.endpoint),
             "version": version("motet"),
-            "uptime_s": round(time.time() - self._started, 1),
+            "uptime_s": round(self._time() - self._started, 1),
             "view": _view(member.view),
             "log": self._log(member),
             "multicast": _multicast(member),
@@ -135,9 +140,9 @@ class Observer:
 
     def _measure(self) -> dict[str, float]:
         """Rates since the last look, if that is long enough ago to say anything."""
-        now, sent = time.monotonic(), self._driver.member.counters[Count.FRAME_SENT]
+        now, sent = self._world.clock(), self._driver.member.counters[Count.FRAME_SENT]
         before, delivered, size, frames = self._marked
-        passed = now - before
+        passed = (now - before) / SECOND
         if passed >= 0.5:
             self._rates = {
                 "sent_per_s": round((sent - frames) / passed, 1),

@@ -40,6 +40,7 @@ class UdpTransport:
         self._config = config
         self._socket = _bound(bind)
         self.endpoint = Endpoint(*self._socket.getsockname()[:2])
+        self.group = config.multicast
         self._group_socket: socket.socket | None = None
         self._waiting: deque[tuple[bytes, Endpoint]] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
+from typing import Protocol
 
 from motet.core.identity import Address
 from motet.core.units import MICROSECOND, MILLISECOND, SECOND, format_ns
 from motet.errors import ConfigError
-from motet.sim.scheduler import Scheduler
 
 JITTERS = ("none", "uniform", "exponential", "heavy")
 LOSSES = ("cut", "lost", "queue full")  # what `send` answers when a datagram does not arrive
@@ -70,8 +70,17 @@ def draw_profile(rng: Random) -> NetworkProfile:
 HEALTHY = NetworkProfile()
 
 
+class Calendar(Protocol):
+    """Where deliveries are entered: a `Scheduler`, or an event loop in virtual time."""
+
+    @property
+    def now(self) -> int: ...
+
+    def at(self, when: int, action: Callable[[], None]) -> None: ...
+
+
 class Network:
-    def __init__(self, scheduler: Scheduler, rng: Random, profile: NetworkProfile) -> None:
+    def __init__(self, scheduler: Calendar, rng: Random, profile: NetworkProfile) -> None:
         self.profile = profile
         self.sent = 0  # datagrams handed to the network so far
         self._scheduler = scheduler

@@ -1,0 +1,61 @@
+"""What a member takes from its surroundings beside datagrams: sockets, clocks and chance. Tests have another world."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from typing import Protocol
+
+from motet.aio.transport import Received, TransportConfig, UdpTransport
+from motet.core.identity import Endpoint
+
+
+class Transport(Protocol):
+    """How datagrams get in and out; `UdpTransport` is the real one."""
+
+    endpoint: Endpoint
+    group: Endpoint | None  # IP multicast; None: one datagram per member
+    wants_sources: bool
+    lost: int
+
+    def start(self, loop: asyncio.AbstractEventLoop, received: Received) -> None: ...
+
+    def listen_to(self, group: Endpoint) -> None: ...
+
+    def send(self, data: bytes, to: Endpoint) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class World(Protocol):
+    def bind(self, endpoint: Endpoint, config: TransportConfig) -> Transport: ...
+
+    def clock(self) -> int:
+        """Nanoseconds that only go forward."""
+        ...
+
+    def wall_clock(self) -> int:
+        """Nanoseconds since 1970."""
+        ...
+
+    def draw_rng(self) -> random.Random:
+        """Chance for one member; no two members may share it."""
+        ...
+
+
+class RealWorld:
+    def bind(self, endpoint: Endpoint, config: TransportConfig) -> Transport:
+        return UdpTransport(endpoint, config)
+
+    def clock(self) -> int:
+        return time.monotonic_ns()
+
+    def wall_clock(self) -> int:
+        return time.time_ns()
+
+    def draw_rng(self) -> random.Random:
+        return random.Random(random.SystemRandom().getrandbits(256))
+
+
+REAL_WORLD = RealWorld()
