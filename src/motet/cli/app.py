@@ -9,6 +9,7 @@ from rich.console import Console
 
 from motet import __version__
 from motet.cli.audit import audit
+from motet.cli.campaign import campaign
 from motet.cli.journal import journal
 from motet.cli.log import log
 from motet.cli.node import node
@@ -26,6 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command(name="audit")(audit)
+app.command(name="campaign")(campaign)
 app.command(name="node")(node)
 app.command(name="pipeline")(pipeline)
 app.command(name="probe")(probe)
