@@ -25,6 +25,7 @@ COMMANDS = {  # in the order in which the help shows them
     "audit": "motet.cli.audit:audit",
     "pipeline": "motet.cli.pipeline:pipeline",
     "sim": "motet.cli.sim:sim",
+    "campaign": "motet.cli.campaign:campaign",
     "key": "motet.cli.key:key",
     "doctor": "motet.cli.doctor:doctor",
 }

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from motet.spark.verdict import Finding
 
 EXAMPLES = """
 Examples:
@@ -13,6 +20,8 @@ Examples:
   motet audit data/a data/b data/c            compare three members' journals; exit code 1 if a guarantee is broken
 
   motet audit run/journals --report audit.html     every journal in a directory, and a page with plots
+
+  motet audit data/a data/b data/c --follow 5     beside a live group, until Ctrl-C or the first violation
 
   motet audit exports/a exports/b --json      Parquet files of the log instead of journals, for a program to read
 """
@@ -25,9 +34,13 @@ def audit(
     ],
     report: Annotated[Path | None, typer.Option(help="Also write a report with plots to this HTML file.")] = None,
     master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[*]",
+    follow: Annotated[float, typer.Option(help="Beside a live group: look every so many seconds.", min=0)] = 0.0,
+    state: Annotated[Path | None, typer.Option(help="With --follow: where to remember what was looked at.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,
 ) -> None:
     """Check every guarantee over the journals of all members. Exit code: 0 all hold, 1 violated, 2 unusable input."""
+    if follow:
+        raise typer.Exit(_follow(directories, follow, state, master, as_json))
     from motet.spark.audit import run_audit
     from motet.spark.report import to_html
     from motet.spark.session import build_session
@@ -47,3 +60,28 @@ def audit(
 
 
 audit.__doc__ = f"{audit.__doc__}\n\n\b{EXAMPLES}"
+
+
+def _follow(directories: list[str], seconds: float, state: Path | None, master: str, as_json: bool) -> int:
+    from motet.spark.follow import LiveAudit
+    from motet.spark.session import build_session
+
+    spark = build_session(master, "motet audit, live")
+    with TemporaryDirectory(prefix="motet-audit-") as scratch:
+        live = LiveAudit(spark, directories, (state or Path(scratch)).resolve(), lambda found: _raise(found, as_json))
+        query = live.start(seconds)
+        try:
+            while query.isActive and not live.findings:
+                query.awaitTermination(1)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            query.stop()
+            spark.stop()
+    return 1 if live.findings else 0
+
+
+def _raise(findings: Sequence[Finding], as_json: bool) -> None:
+    for finding in findings:
+        line = json.dumps(asdict(finding)) if as_json else f"{finding.text}: {finding.expected}; found {finding.found}"
+        typer.echo(line)
