@@ -13,7 +13,7 @@ from motet.core.identity import Address, Endpoint
 from motet.core.view import View, ViewId
 from motet.membership import Left, ProvideState, StateReceived, ViewInstalled
 from motet.ordering import RolledBack, StableAdvanced
-from motet.sim.history import EnteredView, RolledBackAt, StableAt
+from motet.sim.history import EnteredView, PersistedAt, RolledBackAt, StableAt
 from motet.sim.host import Host, Surroundings
 from motet.stack import Delivered, Member, Memory
 
@@ -87,7 +87,7 @@ class GroupHost(Host):
                 return super()._make_real(effect)
         return []
 
-    def _record(self, event: StableAt | RolledBackAt) -> None:
+    def _record(self, event: StableAt | RolledBackAt | PersistedAt) -> None:
         self._world.history.events.append(event)
         self.note(str(event))
 

@@ -49,6 +49,15 @@ class StableAt:
 
 
 @dataclass(frozen=True, slots=True)
+class PersistedAt:
+    """The log of the process is on its disk up to here."""
+
+    at: int
+    member: Address
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
 class RolledBackAt:
     """The process was told to forget what it delivered at these positions."""
 
@@ -122,6 +131,7 @@ Event = (
     | EnteredView
     | StableAt
     | RolledBackAt
+    | PersistedAt
     | StartedSnapshot
     | RecordedState
     | EndedSnapshot

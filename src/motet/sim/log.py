@@ -4,7 +4,8 @@ total order     a position that several processes report as stable, or still hol
                 was taken back by RolledBack does not count
 no gaps         positions of one process, over all lives of its memory, follow one another, except where it was told
                 that its tail is taken back, or came in from outside
-stable          a position that anybody reported as stable is never taken back by that process, nor changed by any
+stable          a position that anybody reported as stable is never taken back by that process, nor changed by any; all
+                members of the view have delivered it by then and, where they wait for their disks, have it there
 order           messages of one sender stand in the log in the order in which it sent them, each once, and were sent
 once            an append that was sent again and again is in the log once; if anybody knew it to be stable, it is there
 validity        in the end, in a primary view, what a living process accepted is in its log, was taken back, or failed
@@ -18,8 +19,9 @@ from dataclasses import dataclass, field
 from motet.core.effects import Channel
 from motet.core.identity import Address
 from motet.core.units import format_ns
+from motet.core.view import View
 from motet.sim.checkers import Violation
-from motet.sim.history import DeliveredBatch, EnteredView, History, RolledBackAt, StableAt, Stream, WokeUp
+from motet.sim.history import DeliveredBatch, EnteredView, History, PersistedAt, RolledBackAt, StableAt, Stream, WokeUp
 from motet.sim.views import not_failed
 from motet.wire.ordered import Tag
 
@@ -42,6 +44,9 @@ class LogChecker:
     logs: dict[Address, _Log] = field(default_factory=dict)
     agreed: dict[int, tuple[Entry, Address]] = field(default_factory=dict)  # stable, and who said so first
     violations: list[Violation] = field(default_factory=list)
+    waits_for_disk: bool = False
+    _views: dict[Address, View] = field(default_factory=dict)
+    _on_disk: dict[Address, int] = field(default_factory=dict)
 
     def run(self, final: list[Address]) -> list[Violation]:
         """`final`: those who live and are in a primary view in the end: what they hold counts as agreed."""
@@ -56,7 +61,10 @@ class LogChecker:
                     self._stabilise(event)
                 case WokeUp():
                     self._wake_up(event)
+                case PersistedAt():
+                    self._on_disk[event.member] = event.position
                 case EnteredView():
+                    self._views[event.member] = event.view
                     if len(event.subviews) > 1:  # it may come in from another part, and go on elsewhere in the log
                         self._log(event.member).next = None
         for member in final:
@@ -73,6 +81,7 @@ class LogChecker:
         before = self._log(event.before)
         kept = {position: entry for position, entry in before.entries.items() if position <= event.position}
         self.logs[event.member] = _Log(kept, set(), event.position + 1, before.stable)
+        self._on_disk[event.member] = event.position
 
     def _deliver(self, event: DeliveredBatch) -> None:
         log, position = self._log(event.receiver), event.position
@@ -95,12 +104,25 @@ class LogChecker:
         for position in [position for position in log.entries if position >= event.first]:
             log.withdrawn.add(log.entries.pop(position)[1])
         log.next = None
+        self._on_disk[event.member] = min(self._on_disk.get(event.member, 0), event.first - 1)
 
     def _stabilise(self, event: StableAt) -> None:
         log = self._log(event.member)
         fresh = {p: entry for p, entry in log.entries.items() if log.stable < p <= event.position}
         log.stable = max(log.stable, event.position)
         self._compare(event.member, fresh)
+        for member in self._views[event.member].members:
+            self._check_reached(member, event)
+
+    def _check_reached(self, member: Address, event: StableAt) -> None:
+        """Where a process stands that came in from outside, and has delivered nothing since, cannot be seen."""
+        following = self._log(member).next
+        lacks = (member, self._views[event.member].id) in self.history.lacking
+        if following is not None and following <= event.position and not lacks:
+            self._violate("stable", f"{event.member} calls {event.position} stable, and {member} is at {following - 1}")
+        on_disk = self._on_disk.get(member, 0)
+        if self.waits_for_disk and on_disk < event.position:
+            self._violate("stable", f"{event.member} calls {event.position} stable, and {member} has {on_disk} on disk")
 
     def _compare(self, member: Address, entries: dict[int, Entry]) -> None:
         for position, entry in entries.items():

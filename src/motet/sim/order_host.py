@@ -17,7 +17,7 @@ from motet.core.units import MILLISECOND
 from motet.errors import BacklogFullError
 from motet.ordering import AppendRepeated, RolledBack, StableAdvanced
 from motet.sim.group_host import GroupHost
-from motet.sim.history import Stream
+from motet.sim.history import PersistedAt, Stream
 from motet.sim.host import Surroundings
 from motet.stack import Delivered, Member, Memory
 from motet.wire.ordered import Tag
@@ -98,4 +98,5 @@ class OrderedHost(GroupHost):
             self._world.scheduler.after(MOST_LAG_NS, self._reach_the_disk)
         elif self.is_alive and self._writes:
             self._on_disk = self._writes.popleft()
+            self._record(PersistedAt(self._world.scheduler.now, self.address, self._on_disk.position))
             self.do(lambda now: self.member.persisted(self._on_disk.position, now))

@@ -43,7 +43,8 @@ class TotalOrderWorld(MembershipWorld):
         has_quorum = self.plan.membership.engine.static_quorum > 0
         if not self.plan.is_one_primary or (has_quorum and self.plan.is_memory_lost):
             return violations  # every side has a log of its own; or a quorum of members without memory began anew
-        checker = LogChecker(self.history)
+        assert self.plan.config.ordering is not None
+        checker = LogChecker(self.history, waits_for_disk=self.plan.config.ordering.waits_for_disk)
         violations += checker.run(final)
         return violations or [*checker.check_validity(final), *checker.check_appends()]
 
@@ -70,7 +71,7 @@ class TotalOrderWorld(MembershipWorld):
         return act if is_ordered else plain
 
     def _append(self, producer: int, host: OrderedHost, count: int = 1) -> None:
-        """The next append of a producer; or the last one again, through this member, if nobody knows it to be stable."""
+        """The next append of a producer; or its last one again, through this member, if nobody knows it stable."""
         before = Tag(producer, self._producers[producer])
         if before in self.history.appends and before not in self.history.acknowledged:
             host.append(before, self.history.appends[before])

@@ -1,0 +1,176 @@
+"""Break total order on purpose, one way at a time: the checkers of the scenario `total-order` must see each of them.
+
+Every bug stands with a seed that catches it; `first_caught` finds such seeds, all among the first 500.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from motet.core.effects import Effect
+from motet.core.view import View
+from motet.ordering.continuous_carrier import ContinuousCarrier
+from motet.ordering.holdback import HoldBackQueue, Pending
+from motet.ordering.isis import Isis
+from motet.ordering.log import Log
+from motet.ordering.machine import TotalOrder
+from motet.ordering.outbox import Outbox
+from motet.ordering.producers import Producers
+from motet.ordering.stability import Stability
+from motet.sim.runner import run_seed
+from motet.wire.frames import LogEnd
+from motet.wire.ordered import Number
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def equal_numbers_are_ordered_as_they_came(patch: pytest.MonkeyPatch) -> None:
+    key = property(lambda self: (self.number.number, self.is_decided, self.proposed, self.sender, self.id))
+    patch.setattr(Pending, "key", key)
+
+
+def the_smallest_proposal_is_final(patch: pytest.MonkeyPatch) -> None:
+    original = Isis.finals
+
+    def finals(self: Isis) -> tuple[int, list[Number]]:
+        for proposals in self._proposals.values():
+            if len(proposals) == self._size:
+                proposals.update(dict.fromkeys(proposals, min(proposals.values())))
+        return original(self)
+
+    patch.setattr(Isis, "finals", finals)
+
+
+def a_decided_frame_does_not_wait_for_the_head(patch: pytest.MonkeyPatch) -> None:
+    def pop(self: HoldBackQueue) -> Pending | None:
+        decided = [pending for pending in self._pending.values() if pending.is_decided]
+        first = min(decided, key=lambda pending: pending.key, default=None)
+        return self._pending.pop((first.sender, first.id)) if first is not None else None
+
+    patch.setattr(HoldBackQueue, "pop", pop)
+    patch.setattr(HoldBackQueue, "_check", lambda self: None)
+
+
+def numbers_do_not_raise_the_clock(patch: pytest.MonkeyPatch) -> None:
+    original = Isis.receive_number
+
+    def receive_number(self: Isis, sender: int, frame_id: int, number: Number) -> bool:
+        clock = self.clock
+        is_taken = original(self, sender, frame_id, number)
+        self.clock = clock
+        return is_taken
+
+    patch.setattr(Isis, "receive_number", receive_number)
+
+
+def numbers_are_forgotten_at_the_flush(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ContinuousCarrier, "finals", lambda self: ())
+
+
+def a_frozen_view_goes_on_deciding(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ContinuousCarrier, "freeze", lambda self: None)
+
+
+def those_who_are_gone_are_waited_for(patch: pytest.MonkeyPatch) -> None:
+    original = TotalOrder.begin_view
+
+    def begin_view(self: TotalOrder, view: View, log: LogEnd | None, now: int) -> list[Effect]:
+        size = len(self.members)
+        effects = original(self, view, log, now)
+        self._isis._size = max(size, len(view.members))
+        return effects
+
+    patch.setattr(TotalOrder, "begin_view", begin_view)
+
+
+def a_minority_keeps_ordering(patch: pytest.MonkeyPatch) -> None:
+    original = TotalOrder.begin_view
+
+    def begin_view(self: TotalOrder, view: View, log: LogEnd | None, now: int) -> list[Effect]:
+        return original(self, replace(view, is_primary=True), log, now)
+
+    patch.setattr(TotalOrder, "begin_view", begin_view)
+
+
+def the_fastest_says_what_is_stable(patch: pytest.MonkeyPatch) -> None:
+    original = Stability._gather
+
+    def gather(self: Stability) -> list[Effect]:
+        self._told = dict.fromkeys(self._view.members, max(self._told.values(), default=0))
+        return original(self)
+
+    patch.setattr(Stability, "_gather", gather)
+
+
+def the_disk_is_not_waited_for(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Stability, "reached", property(lambda self: self._log.position))
+
+
+def data_that_comes_again_gets_a_new_number(patch: pytest.MonkeyPatch) -> None:
+    def propose_again(self: ContinuousCarrier, rank: int, frame_id: int) -> None:
+        pending = self._isis.queue.get(rank, frame_id)
+        if pending is not None and not pending.is_decided:
+            self._isis.clock += 1
+            again = replace(pending, proposed=self._isis.clock, number=Number(self._isis.clock, self._isis._rank))
+            self._isis.queue.add(again)
+
+    patch.setattr(ContinuousCarrier, "_propose_again", propose_again)
+
+
+def those_who_come_in_do_not_know_the_appends(patch: pytest.MonkeyPatch) -> None:
+    original = Log.move_to
+    patch.setattr(Log, "move_to", lambda self, end: original(self, LogEnd(end.position)))
+
+
+def appends_are_forgotten_with_the_view(patch: pytest.MonkeyPatch) -> None:
+    original = TotalOrder.begin_view
+
+    def begin_view(self: TotalOrder, view: View, log: LogEnd | None, now: int) -> list[Effect]:
+        effects = original(self, view, log, now)
+        self._log.producers = Producers()
+        return effects
+
+    patch.setattr(TotalOrder, "begin_view", begin_view)
+
+
+def those_who_come_in_stay_where_they_are(patch: pytest.MonkeyPatch) -> None:
+    original = TotalOrder.begin_view
+    patch.setattr(TotalOrder, "begin_view", lambda self, view, log, now: original(self, view, None, now))
+
+
+def what_was_under_way_is_lost_with_the_view(patch: pytest.MonkeyPatch) -> None:
+    def put_back(self: Outbox) -> list[Effect]:
+        self._end()
+        return []
+
+    patch.setattr(Outbox, "put_back", put_back)
+
+
+def the_rest_of_a_view_is_delivered_as_it_came(patch: pytest.MonkeyPatch) -> None:
+    def drain(self: HoldBackQueue) -> list[Pending]:
+        pending = list(self._pending.values())
+        self._pending.clear()
+        self._heap.clear()
+        return [one for one in pending if one.is_decided] + [one for one in pending if not one.is_decided]
+
+    patch.setattr(HoldBackQueue, "drain", drain)
+
+
+CAUGHT: dict[Plant, int] = {}
+
+
+def first_caught(plant: Plant, seeds: range) -> int | None:
+    with pytest.MonkeyPatch.context() as patch:
+        plant(patch)
+        return next((seed for seed in seeds if not run_seed("total-order", seed).is_ok), None)
+
+
+@pytest.mark.parametrize("plant", CAUGHT, ids=lambda plant: plant.__name__)
+def test_planted_bug_is_caught(plant: Plant) -> None:
+    """Caught with the bug, and fine without it: so it is the bug that was caught."""
+    seed = CAUGHT[plant]
+    assert first_caught(plant, range(seed, seed + 1)) == seed, f"{plant.__name__} went through unseen"
+    assert run_seed("total-order", seed).is_ok
