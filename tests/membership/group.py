@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from itertools import count
+from itertools import count, pairwise
 
 from motet.core.counters import Counters
 from motet.core.effects import Broadcast, Deliver, Effect, Frame, Transmit
@@ -161,3 +161,12 @@ def check_virtual_synchrony(group: Group) -> None:
                 if (before, after) in zip(other.views, other.views[1:], strict=False):
                     mine, theirs = one.delivered_in(before), other.delivered_in(before)
                     assert sorted(mine) == sorted(theirs), f"{one.address} and {other.address} differ in {before}"
+
+
+def check_one_line(group: Group) -> None:
+    """Primary views that anybody installed have numbers of their own, and each holds a majority of the one before."""
+    installed = {view.id: view for node in group.nodes.values() for view in node.views if view.is_primary}
+    line = [installed[view_id] for view_id in sorted(installed)]
+    for before, after in pairwise(line):
+        assert after.id.number > before.id.number, f"{before} and {after}"
+        assert 2 * sum(member in after for member in before.members) >= len(before.members), f"{before} and {after}"

@@ -12,7 +12,7 @@ from motet.core.identity import Address
 from motet.core.units import MILLISECOND, SECOND
 from motet.core.view import Ballot
 from motet.wire.frames import Commit, Prepare
-from tests.membership.group import Group, Node, check_agreement, check_virtual_synchrony
+from tests.membership.group import Group, Node, check_agreement, check_one_line, check_virtual_synchrony
 
 SIZE = 4
 
@@ -122,6 +122,30 @@ def test_a_cut_link_at_every_step_never_breaks_virtual_synchrony(change: Callabl
             group.fault = lambda group=group, link=link: group.cuts.add(link)  # type: ignore[misc]
             group.run()
             check_virtual_synchrony(group)
+
+
+@pytest.mark.parametrize(("change", "impatient"), [(crash_a_member, 2), (leave_a_member, 1)])
+def test_a_second_coordinator_at_every_step(change: Callable[[Group], None], impatient: int) -> None:
+    """Somebody takes over from a coordinator that is alive and at it; ballots decide which of the two is heard."""
+    for step in range(1, frames_of(change)):
+        group = rivals(change, impatient, step)
+        group.run(3 * SECOND)
+        check_virtual_synchrony(group)
+        check_one_line(group)
+
+
+def rivals(change: Callable[[Group], None], impatient: int, step: int) -> Group:
+    group = changed(change)
+    group.fault_at = step
+    group.fault = lambda: take_over(group, group[impatient])
+    return group
+
+
+def take_over(group: Group, node: Node) -> None:
+    seniors = [member for member in node.engine.view.members if member < node.address]
+    suspects = {*seniors, *(member for member in node.engine.view.members if not group.nodes[member].is_alive)}
+    if node.is_alive:
+        group.perform(node, node.engine.suspect(suspects, group.now))
 
 
 def test_the_next_coordinator_adopts_a_commit_that_somebody_saw() -> None:

@@ -9,21 +9,26 @@ from typing import Any
 import pytest
 
 from motet.core.counters import Count
-from motet.core.effects import Effect
+from motet.core.effects import Effect, Frame
 from motet.core.identity import Address
+from motet.core.units import SECOND
+from motet.core.view import NO_BALLOT
 from motet.membership.detector import FailureDetector, Standing, Suspected
 from motet.membership.engine import ViewEngine
+from motet.membership.primary import PrimaryRecord
 from motet.multicast.machine import Multicast
 from motet.multicast.receiver import MulticastReceiver
 from motet.multicast.sender import MulticastSender
 from motet.stack.channel import GroupChannel
 from motet.window.digest import Cut, DigestEntry
-from motet.wire.frames import Commit, Heartbeat, MergeRequest, Prepared, Ready
-from tests.membership.group import Group, check_agreement
-from tests.membership.test_engine import CHANGES, SIZE, changed, crash_if_alive, frames_of
+from motet.wire.frames import Commit, CutTo, Heartbeat, MergeRequest, Prepare, Prepared, Ready
+from tests.membership import test_scenarios_traffic as traffic
+from tests.membership.group import Group, check_agreement, check_one_line
+from tests.membership.test_engine import CHANGES, SIZE, changed, crash_if_alive, frames_of, leave_a_member, rivals
 from tests.membership.world import World
 
 Plant = Callable[[pytest.MonkeyPatch], None]
+RIVAL_STEPS = range(50, 60)
 
 
 def a_commit_that_somebody_saw_is_not_adopted(patch: pytest.MonkeyPatch) -> None:
@@ -158,6 +163,42 @@ def test_planted_bug_is_caught(plant: Plant, monkeypatch: pytest.MonkeyPatch) ->
     assert first_caught() is not None
 
 
+# Two coordinators at once
+
+
+def ballots_are_ignored(patch: pytest.MonkeyPatch) -> None:
+    """Whoever asks last is believed."""
+    original = ViewEngine._handle
+
+    def handle(self: ViewEngine, source: Address, frame: Frame, now: int) -> list[Effect]:
+        is_of_ours = isinstance(frame, Prepare | CutTo | Commit) and frame.view == self.view.id
+        if is_of_ours and frame.ballot != self._promised:  # type: ignore[attr-defined]
+            self._promised = NO_BALLOT if isinstance(frame, Prepare) else frame.ballot  # type: ignore[attr-defined]
+            self._plan, self._is_ready = None, False
+        return original(self, source, frame, now)
+
+    patch.setattr(ViewEngine, "_handle", handle)
+
+
+def test_ballots_that_are_ignored_are_caught_by_two_coordinators_at_once() -> None:
+    """B takes over while A lets C go. The search starts where it is caught; the whole of it is in test_engine.py."""
+    for is_planted in (False, True):
+        with pytest.MonkeyPatch.context() as patch:
+            if is_planted:
+                ballots_are_ignored(patch)
+            steps = [step for step in RIVAL_STEPS if not keeps_one_line(rivals(leave_a_member, 1, step))]
+        assert bool(steps) is is_planted
+
+
+def keeps_one_line(group: Group) -> bool:
+    try:
+        group.run(3 * SECOND)
+        check_one_line(group)
+    except AssertionError:
+        return False
+    return True
+
+
 # What time hides: the group still comes together, later than it should, or changes for nothing. Named scenarios see it.
 
 
@@ -178,6 +219,10 @@ def a_suspect_is_acted_on_unverified(patch: pytest.MonkeyPatch) -> None:
         return [Suspected(peer)]
 
     patch.setattr(FailureDetector, "_examine", examine)
+
+
+def attempted_views_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(PrimaryRecord, "attempted", lambda self, view, counted=None: self)
 
 
 def a_leader_that_is_refused_knows_it_at_once() -> None:
@@ -207,8 +252,9 @@ def a_member_whose_heartbeats_are_lost_but_who_answers_stays() -> None:
     [
         (a_merge_is_refused_by_silence, a_leader_that_is_refused_knows_it_at_once),
         (a_suspect_is_acted_on_unverified, a_member_whose_heartbeats_are_lost_but_who_answers_stays),
+        (attempted_views_are_forgotten, traffic.TestPrimary().test_the_attempt_that_one_member_did_not_hear_the_end_of),
     ],
-    ids=["a_merge_is_refused_by_silence", "a_suspect_is_acted_on_unverified"],
+    ids=["a_merge_is_refused_by_silence", "a_suspect_is_acted_on_unverified", "attempted_views_are_forgotten"],
 )
 def test_planted_bug_is_caught_by_a_scenario(plant: Plant, scenario: Callable[[], None]) -> None:
     scenario()

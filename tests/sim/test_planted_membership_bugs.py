@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from motet.core.effects import Effect, Frame
+from motet.core.effects import Effect
 from motet.core.identity import Address
 from motet.core.view import ViewId
 from motet.membership import coordinator, participant
@@ -23,7 +23,7 @@ from motet.multicast.sender import MulticastSender
 from motet.sim.runner import run_seed
 from motet.stack.channel import GroupChannel
 from motet.window.digest import Cut, DigestEntry
-from motet.wire.frames import Commit, CutTo, Prepare, Prepared
+from motet.wire.frames import Commit
 
 SEEDS = range(80)
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -146,31 +146,6 @@ def a_higher_seqno_is_overwritten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(coordinator, "cut_of", last_one)
 
 
-def attempted_views_are_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(PrimaryRecord, "attempted", lambda self, view, counted=None: self)
-
-
-def a_commit_that_was_seen_is_not_adopted(patch: pytest.MonkeyPatch) -> None:
-    original = ViewEngine._on_prepared
-
-    def on_prepared(self: ViewEngine, source: Address, frame: Prepared, now: int) -> list[Effect]:
-        return original(self, source, replace(frame, decided=None), now)
-
-    patch.setattr(ViewEngine, "_on_prepared", on_prepared)
-
-
-def ballots_are_ignored(patch: pytest.MonkeyPatch) -> None:
-    """Whoever asks last is believed."""
-    original = ViewEngine._handle
-
-    def handle(self: ViewEngine, source: Address, frame: Frame, now: int) -> list[Effect]:
-        if isinstance(frame, Prepare | CutTo | Commit) and frame.view == self.view.id:
-            self._promised = min(self._promised, frame.ballot)
-        return original(self, source, frame, now)
-
-    patch.setattr(ViewEngine, "_handle", handle)
-
-
 def a_stale_view_is_accepted(patch: pytest.MonkeyPatch) -> None:
     """A COMMIT is installed whatever view it ends, as long as it has us in the next."""
     original = ViewEngine._on_commit
@@ -205,17 +180,6 @@ def a_joiner_enters_the_ack_table_at_0(patch: pytest.MonkeyPatch) -> None:
         self.acks.retain(members, 0)
 
     patch.setattr(MulticastSender, "restart_acks", restart_acks)
-
-
-def a_receiver_drops_frames_before_they_are_stable(patch: pytest.MonkeyPatch) -> None:
-    original = MulticastReceiver._deliver
-
-    def deliver(self: MulticastReceiver) -> list[Effect]:
-        effects = original(self)
-        self.window.purge(self.window.delivered)
-        return effects
-
-    patch.setattr(MulticastReceiver, "_deliver", deliver)
 
 
 def the_past_is_forgotten(patch: pytest.MonkeyPatch) -> None:
