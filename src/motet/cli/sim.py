@@ -199,4 +199,6 @@ def _replay(scenario: str, seed: int) -> str:
 
 def _in_words(stats: dict[str, int] | Counter[str]) -> str:
     names = ("accepted", "delivered", "datagrams", "resent", "faults")
-    return ", ".join(f"{stats.get(name, 0):,} {name}" for name in names)
+    taken = {"snapshots_taken": "snapshots taken", "snapshots_failed": "snapshots failed"}
+    words = [f"{stats.get(name, 0):,} {name}" for name in names]
+    return ", ".join(words + [f"{stats[name]:,} {word}" for name, word in taken.items() if name in stats])
