@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -28,7 +29,7 @@ def rows(
     return pa.Table.from_batches(batches).select(list(columns)).to_pylist() if batches else []
 
 
-async def start(name: str, others: list[Group], home: Path, **options: object) -> Group:
+async def start(name: str, others: list[Group], home: Path, **options: Any) -> Group:
     return await join(name, others, journal=home / name, **{"config": DURABLE, **options})
 
 

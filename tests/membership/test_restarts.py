@@ -8,7 +8,7 @@ import pytest
 
 from motet.core.view import NO_VIEW
 from motet.wire.frames import Commit, CutTo, Ready
-from tests.membership.world import World, names_of
+from tests.membership.world import Flight, World, names_of
 
 
 def running(seeds: str, names: str) -> World:
@@ -173,7 +173,12 @@ def test_a_leaver_remembers_the_view_that_followed_without_it() -> None:
 def test_a_leaver_that_nobody_waited_for_remembers_it_as_well() -> None:
     """C asks to leave and is cut off; the others go on without it, and the COMMIT finds it in the end."""
     world = running("A", "ABC")
-    world.once(Ready, lambda _: [world.cut(other, "C") for other in "AB"] and None, source="C")
+
+    def cut_off(_: Flight) -> None:
+        for other in "AB":
+            world.cut(other, "C")
+
+    world.once(Ready, cut_off, source="C")
     world.leave("C")
     world.settle("AB", limit=5)
     assert not any(entry.names == "C" and entry.view.is_primary for entry in world["C"].entries)

@@ -19,7 +19,7 @@ from motet.core.view import ViewId
 from motet.errors import NotPrimaryError
 from motet.membership import DetectorConfig, MembershipConfig, StateReceived, ViewInstalled
 from motet.ordering import OrderingConfig, RolledBack, StableAdvanced, TotalOrder
-from motet.stack import Delivered, Member, MemberConfig
+from motet.stack import Delivered, Member, MemberConfig, Memory
 from motet.wire.body import flaw
 from motet.wire.frames import MulticastData
 from motet.wire.ordered import ORDERED, Ordered, unseal
@@ -143,12 +143,13 @@ class OrderedWorld(World):
         assert isinstance(process, OrderedProcess)
         return process
 
-    def start(self, *names: str, config: MemberConfig | None = None) -> None:
+    def start(self, *names: str, config: MemberConfig | None = None, memory: Memory | None = None) -> None:
         for name in names:
             lives = sum(process.name == name for process in self.processes)
             host, port = self.endpoint(name)
             incarnation = (lives + 1) << 56 | (port - FIRST_PORT + 1) << 48 | 1
-            member = Member(Address(name, host, port, incarnation), GROUP, config or self.config, Random(incarnation))
+            address, settings = Address(name, host, port, incarnation), config or self.config
+            member = Member(address, GROUP, settings, Random(incarnation), memory)
             process = OrderedProcess(self, name, member)
             self.processes.append(process)
             self._living_at[self.endpoint(name)] = process

@@ -193,7 +193,7 @@ def a_past_without_its_record(patch: pytest.MonkeyPatch) -> None:
 
     def init(self: Membership, *args: Any) -> None:
         *rest, record, epoch, past = args
-        original(self, *rest, PrimaryRecord() if past else record, epoch, past)
+        original(self, *(*rest, PrimaryRecord() if past else record, epoch, past))
 
     patch.setattr(Membership, "__init__", init)
 
