@@ -357,8 +357,8 @@ def test_a_send_that_is_cancelled_while_it_waits_does_no_harm() -> None:
 @pytest.mark.parametrize(
     ("options", "error", "says"),
     [
-        ({"bind": "nowhere"}, BindError, "write HOST:PORT"),
-        ({"bind": "127.0.0.1:99999"}, BindError, "write HOST:PORT"),
+        ({"bind": "nowhere"}, ConfigError, "allowed is HOST:PORT"),
+        ({"bind": "127.0.0.1:99999"}, ConfigError, "allowed is HOST:PORT"),
         ({"bind": "203.0.113.7:0", "config": motet.Config.local(insecure=True)}, BindError, "cannot listen"),
         ({"bind": "0.0.0.0:0"}, ConfigError, "no key"),
         ({"seeds": ["nonsense"]}, ConfigError, "seeds"),

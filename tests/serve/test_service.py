@@ -145,7 +145,7 @@ def test_a_port_that_is_taken_is_a_clear_error(capfd: pytest.CaptureFixture[str]
 
 @pytest.mark.parametrize("bind", ["", "127.0.0.1", ":7900", "127.0.0.1:x", "127.0.0.1:99999"])
 def test_where_to_serve_is_checked(bind: str) -> None:
-    with pytest.raises(ConfigError, match="is not host:port"):
+    with pytest.raises(ConfigError, match="is no endpoint"):
         LogService(MemorySource(), bind=bind)
 
 

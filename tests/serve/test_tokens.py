@@ -16,9 +16,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 from pyarrow import flight
 
+from motet.core.identity import is_loopback
 from motet.errors import ConfigError, LogUnavailableError, TokenError
 from motet.serve.flight import LogService
-from motet.serve.tokens import Tls, TokenCheck, is_loopback
+from motet.serve.tokens import Tls, TokenCheck
 from tests.serve.memory import FakeGroup, MemorySource, client_of, positions_of
 
 TOKEN = "a-token-of-more-than-16-characters"

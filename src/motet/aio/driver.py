@@ -20,10 +20,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from motet.aio.faults import Direction, Fault, FaultInjector
-from motet.aio.transport import parse_endpoint
 from motet.aio.world import REAL_WORLD, Transport, World
 from motet.core.effects import Admitted, Channel, Effect, SendFailed
-from motet.core.identity import NOBODY, Address, Endpoint
+from motet.core.identity import NOBODY, Address, Endpoint, parse_endpoint
 from motet.core.units import SECOND
 from motet.errors import BacklogFullError, MisuseError, MotetError
 from motet.membership.discovery import Consult, DnsName, SharedDirectory

@@ -18,11 +18,11 @@ from motet.aio.envelope import SealedEnvelope
 from motet.aio.faults import FaultInjector
 from motet.aio.group import Group
 from motet.aio.state import StateProvider, StateReceiver
-from motet.aio.transport import TransportConfig, parse_endpoint
+from motet.aio.transport import TransportConfig
 from motet.aio.world import REAL_WORLD, Transport, World
 from motet.config import Config
 from motet.core.effects import Effect
-from motet.core.identity import Address, Endpoint
+from motet.core.identity import Address, Endpoint, parse_endpoint
 from motet.core.view import View
 from motet.errors import JoinError
 from motet.journal import Journal

@@ -195,11 +195,3 @@ def _prepare_for_multicast(sock: socket.socket, config: TransportConfig) -> None
     sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)
     if config.interface:
         sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(config.interface))
-
-
-def parse_endpoint(text: str) -> Endpoint:
-    """`host:port`, `[::1]:port`."""
-    host, separator, port = text.rpartition(":")
-    if not separator or not port.isdecimal() or not 0 <= int(port) <= 0xFFFF or not host:
-        raise BindError(f"{text!r} is no address; write HOST:PORT, for example 127.0.0.1:7800")
-    return Endpoint(host.strip("[]"), int(port))

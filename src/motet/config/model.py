@@ -19,7 +19,6 @@ from motet.config.settings import (
     flag,
     key_of,
     outside,
-    parse_endpoint,
     setting_of,
     size,
     spell,
@@ -27,7 +26,7 @@ from motet.config.settings import (
     texts,
 )
 from motet.config.sources import gather, named_file
-from motet.core.identity import Endpoint
+from motet.core.identity import Endpoint, is_loopback, parse_endpoint
 from motet.core.limits import MAX_DATAGRAM_BYTES
 from motet.core.units import DAY, HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND
 from motet.errors import ConfigError
@@ -330,14 +329,6 @@ class Config:
             raise ConfigError(
                 f"trace_file = {self.trace_file!r} tells no format; it may end in .jsonl, .arrow or .parquet"
             )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach it; a name other than localhost may be anything."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _require_multicast(name: str, host: str) -> None:

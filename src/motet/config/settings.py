@@ -13,7 +13,6 @@ from difflib import get_close_matches
 from enum import Enum
 from typing import Any
 
-from motet.core.identity import Endpoint
 from motet.core.units import parse_duration, parse_size, spell_duration, spell_size
 from motet.errors import ConfigError
 
@@ -173,17 +172,3 @@ def nearest(unknown: str, known: Iterable[str]) -> str:
     names = sorted(known)
     close = get_close_matches(unknown, names, n=1, cutoff=0.6)
     return f"did you mean {close[0]}?" if close else f"there are: {', '.join(names)}"
-
-
-def parse_endpoint(written: str, name: str = "endpoint") -> Endpoint:
-    """`host:port`; an IPv6 address stands in brackets."""
-    host, colon, port = written.strip().rpartition(":")
-    is_bracketed = host.startswith("[") and host.endswith("]")
-    bare = host[1:-1] if is_bracketed else host
-    is_port = port.isdecimal() and len(port) <= 5 and int(port) <= 0xFFFF
-    if not colon or not bare or not is_port or (":" in bare and not is_bracketed):
-        raise ConfigError(
-            f"{name} = {written[:80]!r} is no endpoint; "
-            f"allowed is HOST:PORT with a port of 0 to 65535, for example 127.0.0.1:7800 or [::1]:7800"
-        )
-    return Endpoint(bare, int(port))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import total_ordering
+from ipaddress import ip_address
 from random import Random
 from typing import NamedTuple
 
@@ -26,6 +27,28 @@ class Endpoint(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
+
+
+def parse_endpoint(written: str, name: str = "endpoint") -> Endpoint:
+    """`host:port`; an IPv6 address stands in brackets."""
+    host, colon, port = written.strip().rpartition(":")
+    is_bracketed = host.startswith("[") and host.endswith("]")
+    bare = host[1:-1] if is_bracketed else host
+    is_port = port.isdecimal() and len(port) <= 5 and int(port) <= 0xFFFF
+    if not colon or not bare or not is_port or (":" in bare and not is_bracketed):
+        raise ConfigError(
+            f"{name} = {written[:80]!r} is no endpoint; "
+            f"allowed is HOST:PORT with a port of 0 to 65535, for example 127.0.0.1:7800 or [::1]:7800"
+        )
+    return Endpoint(bare, int(port))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach it; a name other than localhost may be anything."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 @total_ordering

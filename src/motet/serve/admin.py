@@ -24,12 +24,12 @@ from http.server import ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from motet.core.identity import Endpoint
+from motet.core.identity import Endpoint, is_loopback
 from motet.errors import ConfigError, MotetError
 from motet.serve.admin_client import parse_endpoint
 from motet.serve.admin_handler import AdminHandler
 from motet.serve.gatherer import Gatherer
-from motet.serve.guard import Guard, host_name, is_loopback, read_token
+from motet.serve.guard import Guard, host_name, read_token
 from motet.serve.metrics import registry_of
 
 LOG = logging.getLogger("motet.admin")

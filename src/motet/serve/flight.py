@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 
-from motet.core.identity import Endpoint
+from motet.core.identity import Endpoint, parse_endpoint
 from motet.errors import (
     ConfigError,
     LogReadOnlyError,
@@ -43,7 +43,7 @@ from motet.serve.requests import (
 )
 from motet.serve.source import Appender, LogSource
 from motet.serve.streams import Item, Slots, Stream
-from motet.serve.tokens import Tls, TokenCheck, check_token, location_of, parse_endpoint
+from motet.serve.tokens import Tls, TokenCheck, check_token, location_of
 from motet.serve.units import rows_of_batch, size_of
 
 ACTIONS = {

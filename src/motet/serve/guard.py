@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
+from motet.core.identity import is_loopback
+
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -108,15 +110,6 @@ def is_address(host: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def host_name(authority: str) -> str:

@@ -13,11 +13,12 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import flight
 
+from motet.core.identity import parse_endpoint
 from motet.errors import LogBrokenError, LogUnavailableError
 from motet.journal.schema import LOG_SCHEMA
 from motet.serve.faults import from_flight
 from motet.serve.requests import AppendRequest, OffsetsRequest, ReadRequest, encode
-from motet.serve.tokens import headers_of, location_of, parse_endpoint, read_pem
+from motet.serve.tokens import headers_of, location_of, read_pem
 from motet.serve.units import APPEND_SCHEMA, Rows
 from motet.serve.watchdog import Watchdog, Watched
 

@@ -6,12 +6,11 @@ import hmac
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from ipaddress import ip_address
 from pathlib import Path
 
 from pyarrow import flight
 
-from motet.core.identity import Endpoint
+from motet.core.identity import Endpoint, is_loopback
 from motet.errors import ConfigError, TokenError
 
 LEAST_TOKEN_BYTES = 16  # off loopback: shorter ones can be guessed by trying
@@ -42,28 +41,10 @@ def read_pem(path: str | Path) -> bytes:
         raise ConfigError(f"cannot read {path} ({error.strerror}); name a PEM file that this user may read") from error
 
 
-def parse_endpoint(text: str) -> Endpoint:
-    """`host:port`, with an IPv6 host in brackets."""
-    host, separator, port = text.rpartition(":")
-    host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    if not separator or not host or not port.isdecimal() or int(port) > 0xFFFF:
-        raise ConfigError(f"{text!r} is not host:port; write for example 127.0.0.1:7900 or [::1]:7900")
-    return Endpoint(host, int(port))
-
-
 def location_of(endpoint: Endpoint, *, has_tls: bool) -> flight.Location:
     host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
     make = flight.Location.for_grpc_tls if has_tls else flight.Location.for_grpc_tcp
     return make(host, endpoint.port)
-
-
-def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False  # a name: what it resolves to may change, so it counts as outside
 
 
 def check_token(token: str | None, host: str) -> None:
