@@ -117,6 +117,8 @@ def _log_as_state(process: Process, view: ViewId) -> None:
 
 
 class OrderedWorld(World):
+    carrier = "window"  # of all members, unless the test says otherwise
+
     def __init__(
         self,
         seeds: str = "A",
@@ -130,7 +132,7 @@ class OrderedWorld(World):
         super().__init__(
             seeds, membership=membership, capacity=capacity, frame_bytes=frame_bytes, wants_state=wants_state
         )
-        self.config = replace(self.config, ordering=ordering or OrderingConfig())
+        self.config = replace(self.config, ordering=replace(ordering or OrderingConfig(), carrier=self.carrier))
         self.agreed: Log = {}
         self.ways: dict[tuple[ViewId, ViewId], list[tuple[int, str]]] = {}
         self.asked: dict[Address, list[str]] = {}  # what each life was asked to order

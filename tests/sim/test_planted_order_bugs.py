@@ -1,11 +1,12 @@
 """Break total order on purpose, one way at a time: the checkers of the scenario `total-order` must see each of them.
 
-Every bug stands with a seed that catches it; `first_caught` finds such seeds, all among the first 500.
+Every bug stands with a seed that is known to catch it. If the worlds are drawn otherwise one day, any of the first 500
+will do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import pytest
@@ -21,9 +22,10 @@ from motet.ordering.outbox import Outbox
 from motet.ordering.producers import Producers
 from motet.ordering.stability import Stability
 from motet.sim.runner import run_seed
-from motet.wire.frames import LogEnd
+from motet.wire.frames import LogEnd, OrderAck
 from motet.wire.ordered import Number
 
+SEEDS = range(500)
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 
@@ -116,8 +118,10 @@ def data_that_comes_again_gets_a_new_number(patch: pytest.MonkeyPatch) -> None:
             self._isis.clock += 1
             again = replace(pending, proposed=self._isis.clock, number=Number(self._isis.clock, self._isis._rank))
             self._isis.queue.add(again)
+            self._answer(rank, OrderAck(self._view.id, frame_id, again.proposed))
 
     patch.setattr(ContinuousCarrier, "_propose_again", propose_again)
+    patch.setattr(HoldBackQueue, "_check", lambda self: None)
 
 
 def those_who_come_in_do_not_know_the_appends(patch: pytest.MonkeyPatch) -> None:
@@ -159,10 +163,27 @@ def the_rest_of_a_view_is_delivered_as_it_came(patch: pytest.MonkeyPatch) -> Non
     patch.setattr(HoldBackQueue, "drain", drain)
 
 
-CAUGHT: dict[Plant, int] = {}
+CAUGHT: dict[Plant, int] = {
+    equal_numbers_are_ordered_as_they_came: 163,
+    the_smallest_proposal_is_final: 163,
+    a_decided_frame_does_not_wait_for_the_head: 163,
+    numbers_do_not_raise_the_clock: 89,
+    numbers_are_forgotten_at_the_flush: 275,
+    a_frozen_view_goes_on_deciding: 6,
+    those_who_are_gone_are_waited_for: 157,
+    a_minority_keeps_ordering: 4,
+    the_fastest_says_what_is_stable: 163,
+    the_disk_is_not_waited_for: 65,
+    data_that_comes_again_gets_a_new_number: 246,
+    those_who_come_in_do_not_know_the_appends: 163,
+    appends_are_forgotten_with_the_view: 163,
+    those_who_come_in_stay_where_they_are: 163,
+    what_was_under_way_is_lost_with_the_view: 157,
+    the_rest_of_a_view_is_delivered_as_it_came: 40,
+}
 
 
-def first_caught(plant: Plant, seeds: range) -> int | None:
+def first_caught(plant: Plant, seeds: Iterable[int]) -> int | None:
     with pytest.MonkeyPatch.context() as patch:
         plant(patch)
         return next((seed for seed in seeds if not run_seed("total-order", seed).is_ok), None)
@@ -171,6 +192,6 @@ def first_caught(plant: Plant, seeds: range) -> int | None:
 @pytest.mark.parametrize("plant", CAUGHT, ids=lambda plant: plant.__name__)
 def test_planted_bug_is_caught(plant: Plant) -> None:
     """Caught with the bug, and fine without it: so it is the bug that was caught."""
-    seed = CAUGHT[plant]
-    assert first_caught(plant, range(seed, seed + 1)) == seed, f"{plant.__name__} went through unseen"
+    seed = first_caught(plant, (CAUGHT[plant], *SEEDS))
+    assert seed is not None, f"{plant.__name__} went through {len(SEEDS)} seeds unseen"
     assert run_seed("total-order", seed).is_ok
