@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from motet.core.counters import Count, Counters
 from motet.core.effects import Broadcast, Deliver, Effect, Transmit
@@ -15,6 +17,7 @@ from motet.ordering import OrderingConfig, PlainStream, RolledBack, TotalOrder
 from motet.ordering.continuous import ContinuousSender
 from motet.ordering.isis import MOST_NUMBER
 from motet.wire.body import pack
+from motet.wire.codec import encode
 from motet.wire.frames import Finals, OrderAck, OrderData, OrderSeq, OrderSeqAck, Proposals
 from motet.wire.ordered import seal
 from tests.membership.world import Flight
@@ -251,6 +254,37 @@ class TestNonsense:
         (peer, *_) = order._carrier._peers  # type: ignore[attr-defined]
         assert len(peer.finals) == 4_000 // 3
         assert counted(order, Count.FRAME_OUTSIDE_WINDOW) == 2 * (1_499 - 4_000 // 3)
+
+    U64 = st.one_of(st.integers(0, 6), st.integers(0, 2**63))
+    BODIES = st.sampled_from([seal(0, (), body("x"), is_ordered=True), pack([b"plain"])])
+    FRAMES = st.one_of(
+        st.builds(OrderData, st.just(V1), U64, st.integers(0, 4), st.integers(0, 1), BODIES),
+        st.builds(OrderAck, st.just(V1), U64, U64),
+        st.builds(OrderSeq, st.just(V1), U64, st.integers(0, 4), U64, st.integers(0, 4)),
+        st.builds(OrderSeqAck, st.just(V1), U64),
+    )
+
+    @settings(max_examples=200)
+    @given(frames=st.lists(st.tuples(st.sampled_from([B, C]), FRAMES), max_size=20), holds=st.booleans())
+    def test_no_frame_raises_or_breaks_an_invariant(
+        self, frames: list[tuple[Address, OrderData | OrderAck | OrderSeq | OrderSeqAck]], holds: bool
+    ) -> None:
+        order = machine(window=4)
+        say(order, *"abc")
+        for source, frame in frames:
+            effects = hear(order, source, frame)
+            for effect in effects:
+                if isinstance(effect, Transmit | Broadcast):
+                    encode(1, 2, 3, effect.frame)
+        if holds:
+            order.hold()
+        position = order.log_after([], goes_on=True, finals=order.freeze()).position
+        order.end_view(goes_on=True, finals=order.freeze())
+        assert order.position == position
+        order.begin_view(View(V2, (A,), is_primary=True), None, START)
+        order.release(START)
+        order._check()
+        assert order.is_drained
 
 
 class TestBesideTheStream:
