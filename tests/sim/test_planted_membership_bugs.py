@@ -21,11 +21,11 @@ from motet.multicast.machine import Multicast
 from motet.multicast.receiver import MulticastReceiver
 from motet.multicast.sender import MulticastSender
 from motet.sim.runner import run_seed
+from motet.stack import Member
 from motet.stack.channel import GroupChannel
 from motet.window.digest import Cut, DigestEntry
 from motet.wire.frames import Commit
 
-SEEDS = range(80)
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 
@@ -103,7 +103,9 @@ def the_view_is_told_after_its_first_deliveries(patch: pytest.MonkeyPatch) -> No
     patch.setattr(ViewEngine, "_enter", enter)
 
 
-# The twelve that anybody who builds such a system makes sooner or later
+# What anybody who builds such a system does sooner or later. The rest of that list is in tests/membership, where a
+# fault at every step (COMMIT not adopted, ballots ignored, frames dropped before they are stable) or a named scenario
+# (merge refused by silence, suspect not verified, attempts forgotten) sees what few seeds do.
 
 
 def hearsay_in_digests(patch: pytest.MonkeyPatch) -> None:
@@ -189,41 +191,45 @@ def the_past_is_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 def a_past_without_its_record(patch: pytest.MonkeyPatch) -> None:
     """A process that restarts counts for what it was, and has forgotten what that knew."""
-    original = Membership.__init__
-
-    def init(self: Membership, *args: Any) -> None:
-        *rest, record, epoch, past = args
-        original(self, *(*rest, PrimaryRecord() if past else record, epoch, past))
-
-    patch.setattr(Membership, "__init__", init)
+    original = vars(Member)["memory"].fget
+    patch.setattr(Member, "memory", property(lambda self: replace(original(self), record=PrimaryRecord())))
 
 
-PLANTS = [
-    every_view_is_primary,
-    nobody_remembers_the_last_primary_view,
-    anybody_founds_a_group,
-    the_rest_of_a_view_is_not_fetched,
-    a_frozen_receiver_goes_on_delivering,
-    a_frozen_sender_goes_on_sending,
-    a_restart_at_the_same_place_is_not_noticed,
-    a_new_view_takes_a_number_that_was_used,
-    views_are_never_merged,
-    nobody_is_ever_suspected,
-    a_leaver_is_never_let_go,
-    a_sender_stays_frozen,
-    the_view_is_told_after_its_first_deliveries,
-]
+MOST_SEEDS = 500  # each must be caught within so many
+CAUGHT_AT: dict[Plant, int] = {  # where the search begins: the first seed that caught it when this was written
+    every_view_is_primary: 2,
+    nobody_remembers_the_last_primary_view: 2,
+    anybody_founds_a_group: 16,
+    the_rest_of_a_view_is_not_fetched: 0,
+    a_frozen_receiver_goes_on_delivering: 80,
+    a_frozen_sender_goes_on_sending: 3,
+    a_restart_at_the_same_place_is_not_noticed: 8,
+    a_new_view_takes_a_number_that_was_used: 0,
+    views_are_never_merged: 0,
+    nobody_is_ever_suspected: 8,
+    a_leaver_is_never_let_go: 1,
+    a_sender_stays_frozen: 0,
+    the_view_is_told_after_its_first_deliveries: 0,
+    hearsay_in_digests: 0,
+    the_own_digest_is_overwritten: 0,
+    a_higher_seqno_is_overwritten: 7,
+    a_stale_view_is_accepted: 12,
+    a_view_is_stuck_behind_a_full_window: 8,
+    a_joiner_enters_the_ack_table_at_0: 0,
+    the_past_is_forgotten: 13,
+    a_past_without_its_record: 20,
+}
 
 
 def first_caught(seeds: range) -> int | None:
     return next((seed for seed in seeds if not run_seed("membership", seed).is_ok), None)
 
 
-@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
+@pytest.mark.parametrize("plant", CAUGHT_AT, ids=lambda plant: plant.__name__)
 def test_planted_bug_is_caught(plant: Plant) -> None:
     """Caught with the bug, and fine without it: so it is the bug that was caught."""
     with pytest.MonkeyPatch.context() as patch:
         plant(patch)
-        seed = first_caught(SEEDS)
-    assert seed is not None, f"{plant.__name__} went through {len(SEEDS)} seeds unseen"
+        seed = first_caught(range(CAUGHT_AT[plant], MOST_SEEDS))
+    assert seed is not None, f"{plant.__name__} went through {MOST_SEEDS} seeds unseen"
     assert run_seed("membership", seed).is_ok
