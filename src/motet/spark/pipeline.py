@@ -26,7 +26,7 @@ from motet.spark.logs import JournalLog
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 ROWS_PER_BATCH = 5_000_000
 ROWS_PER_FILE = 2_000_000
