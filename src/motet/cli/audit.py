@@ -39,6 +39,9 @@ def audit(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,
 ) -> None:
     """Check every guarantee over the journals of all members. Exit code: 0 all hold, 1 violated, 2 unusable input."""
+    from motet.spark.inputs import require_some
+
+    require_some(directories)
     if follow:
         raise typer.Exit(_follow(directories, follow, state, master, as_json))
     from motet.spark.audit import run_audit

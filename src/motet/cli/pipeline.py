@@ -34,9 +34,11 @@ def pipeline(
 
     Exit code: 0 all members agree, 1 some cell of silver differs between members, 2 unusable input.
     """
+    from motet.spark.inputs import require_some
     from motet.spark.pipeline import Pipeline
     from motet.spark.session import build_session
 
+    require_some(directories)
     spark = build_session(master, "motet pipeline")
     try:
         work = Pipeline(spark, directories, out.resolve())

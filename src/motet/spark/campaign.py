@@ -1,8 +1,8 @@
 """`motet campaign`: thousands of simulated worlds over Spark's executors, a few seeds in each task.
 
 Seeds go out in waves. When a wave is done its outcomes and traces are appended to the tables `outcomes/` and `traces/`,
-so a campaign that was interrupted goes on where it was: seeds that have an outcome are not run again. The order of
-the log is audited a second time over the traces, in SQL, by nothing that knows the checkers of the simulator.
+so a campaign that was interrupted goes on where it was: seeds that have an outcome are not run again. The log's order
+is audited a second time over the traces, in SQL, by nothing that knows the checkers of the simulator.
 """
 
 from __future__ import annotations
@@ -124,8 +124,7 @@ class Campaign:
             summary.audited += outcomes.where("has_one_log").count()
             traces = events.selectExpr("scenario", "seed", "event.*").coalesce(self._files())
             traces.write.mode("append").option("compression", "zstd").parquet(str(self._out / "traces"))
-        lines = list(broken.items())
-        found = self._spark.createDataFrame(lines, "seed BIGINT, found STRING")
+        found = self._spark.createDataFrame(list(broken.items()), "seed BIGINT, found STRING")
         kept = outcomes.drop("events").join(found, "seed", "left").selectExpr(
             "scenario", "seed", "is_ok AND found IS NULL AS is_ok",
             "IF(found IS NULL, violations, array_append(violations, found)) AS violations",

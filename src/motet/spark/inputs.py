@@ -94,6 +94,19 @@ def find_members(directories: Sequence[str]) -> tuple[list[MemberInput], list[st
     return sorted(found, key=lambda member: member.name), unusable
 
 
+def require_some(directories: Sequence[str]) -> None:
+    """Refuse what cannot be audited at all, before a JVM is started for it."""
+    said = []
+    for directory in directories:
+        try:
+            _member_directories(Path(directory))
+        except (UnusableInputError, OSError) as error:
+            said.append(str(error))
+        else:
+            return
+    raise UnusableInputError("; ".join(said))
+
+
 def _member_directories(path: Path) -> list[Path]:
     if not path.exists():
         raise UnusableInputError(

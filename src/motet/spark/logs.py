@@ -13,7 +13,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from motet.errors import MotetError
+from motet.errors import JournalCorruptError, MotetError
 from motet.spark.options import SourceOptions
 
 
@@ -128,11 +128,14 @@ class JournalLog:
     def _read_one(self, directory: str, first: int, last: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
         reader = self._reader(directory)
         last = min(last, reader.bounds().stable)
-        for batch in reader.read(first, last, batch_rows=batch_rows):
-            if batch.num_rows:
+        try:
+            for batch in reader.read(first, last, batch_rows=batch_rows):
                 check_batch(batch, first, directory)
                 first += batch.num_rows
                 yield batch
+        except JournalCorruptError as error:
+            yield from reader.read(first, error.position, batch_rows=batch_rows)  # what is good before the damage
+            raise
 
     def _holders(self, position: int, failures: dict[str, str]) -> list[str]:
         """The journal that reaches furthest comes first: then a range rarely needs a second one."""

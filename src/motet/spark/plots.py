@@ -32,7 +32,7 @@ class Axis:
     def ticks(self) -> list[float]:
         if self.is_log:
             powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
-            steps = (1, 2, 5) if len(powers) < 5 else (1,)
+            steps = (1, 2, 5) if len(powers) < 6 else (1,)
             return [at for power in powers for step in steps if self.low <= (at := step * 10.0**power) <= self.high]
         span = self.high - self.low or 1.0
         step = 10 ** math.floor(math.log10(span / 4))

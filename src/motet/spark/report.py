@@ -135,7 +135,7 @@ def _fullest(verdict: Verdict) -> str:
 
 def _step(seconds: Sequence[Any]) -> int:
     """How many seconds one point stands for."""
-    span = int(seconds[-1]["second"]) - int(seconds[0]["second"]) + 1
+    span: int = seconds[-1]["second"] - seconds[0]["second"] + 1
     return max(1, -(-span // MOST_POINTS))
 
 

@@ -1,0 +1,91 @@
+"""Pipeline, campaign and the live audit: each does only what is new, and goes on where it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from motet.journal import Fsync, Journal, JournalConfig
+from motet.journal.synthetic import write_journal
+from motet.spark.campaign import ORDER_BROKEN, Campaign
+from motet.spark.follow import LiveAudit
+from motet.spark.pipeline import Pipeline
+from motet.spark.verdict import Finding
+from tests.spark import forge
+
+ROWS, STABLE = 9_000, 5_000
+CONFIG = JournalConfig(fsync=Fsync.NEVER, segment_bytes=96 << 10)
+
+
+@pytest.fixture
+def journals(tmp_path: Path) -> list[Path]:
+    """Three members, of whose rows only the first ones are stable yet."""
+    paths = [tmp_path / name for name in ("alice", "bob", "carol")]
+    for member, path in enumerate(paths):
+        sizes = {"payload_bytes": 24, "frame_bytes": 512}
+        write_journal(path, "g", ROWS, member=member, stable=STABLE, config=CONFIG, **sizes)  # type: ignore[arg-type]
+    return paths
+
+
+def settle(journals: list[Path]) -> None:
+    for path in journals:
+        with Journal.open(path, "g", CONFIG) as journal:
+            journal.mark_stable(ROWS)
+
+
+def test_the_pipeline_runs_again_with_nothing_twice(spark: SparkSession, journals: list[Path], tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    where = [str(path) for path in journals[:2]]
+    first = Pipeline(spark, where, lake).run()
+    assert (first.bronze, first.silver) == ({"alice": STABLE, "bob": STABLE}, STABLE)
+    settle(journals)
+    second = Pipeline(spark, where, lake).run()
+    assert (second.silver, second.conflicts, second.last) == (ROWS - STABLE, 0, ROWS)
+    silver = spark.read.parquet(str(lake / "silver"))
+    asked = ("count(*)", "count(DISTINCT position)", "min(copies)", "bool_and(agreed)")
+    assert silver.selectExpr(*asked).first() == (ROWS, ROWS, 2, True)
+    bronze = spark.read.parquet(str(lake / "bronze")).groupBy("member").count().collect()
+    assert {row["member"]: row["count"] for row in bronze} == {"alice": ROWS, "bob": ROWS}
+    rates = spark.read.parquet(str(lake / "gold" / "rates"))
+    assert rates.selectExpr("sum(rows)").first() == (2 * ROWS,)
+    assert spark.read.parquet(str(lake / "gold" / "views")).count() == 4
+
+
+def test_the_live_audit_goes_on_after_a_restart_and_raises_the_alarm(
+    spark: SparkSession, journals: list[Path], tmp_path: Path
+) -> None:
+    where = [str(path) for path in journals]
+    alarms: list[Finding] = []
+    assert LiveAudit(spark, where, tmp_path / "state", alarms.extend).beat() == ()
+    settle(journals)
+    forgery = forge.Forgery(journals[1])
+    place, index = forgery.frame_of(6_000)
+    position = place[index].head.position
+    forge.change_byte(journals[1], position)
+    LiveAudit(spark, where, tmp_path / "state", alarms.extend).beat()
+    assert {(one.check, one.member, one.position) for one in alarms} >= {("integrity", "bob", position)}
+    assert {one.member for one in alarms if one.kind != "nobody sent it"} == {"bob"}
+
+
+def test_a_campaign_runs_only_the_seeds_that_have_no_outcome(spark: SparkSession, tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    for seeds in (range(3), range(5)):
+        summary = Campaign(spark, "channels", seeds, tmp_path, with_traces=True).run(lambda *one: told.append(one))
+    assert (summary.wanted, summary.found_done, summary.ran, summary.failures) == (5, 3, 2, [])
+    assert told[-1] == (5, 5)
+    assert spark.read.parquet(str(tmp_path / "outcomes")).select("seed").distinct().count() == 5
+    assert spark.read.parquet(str(tmp_path / "traces")).select("seed").distinct().count() == 5
+
+
+def test_the_audit_of_traces_finds_a_position_that_is_two_messages(spark: SparkSession) -> None:
+    delivered = "named_struct('n', 1L, 'member', '{}', 'kind', '{}', 'peer', '{}', 'channel', 'total', 'position', 7L, "
+    delivered += "'count', 2L, 'size', 9L) AS event"
+    lines = [("a", "delivered", "x"), ("b", "delivered", "y"), ("a", "stable", "-"), ("b", "stable", "-")]
+    selects = [
+        f"SELECT 'total-order' AS scenario, 4L AS seed, true AS has_one_log, {delivered.format(*one)}" for one in lines
+    ]
+    spark.sql(" UNION ALL ".join(selects)).createOrReplaceTempView("events")
+    (row,) = spark.sql(ORDER_BROKEN).collect()
+    assert (row["seed"], row["position"], [entry["peer"] for entry in row["entries"]]) == (4, 7, ["x", "y"])

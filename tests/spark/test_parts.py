@@ -1,0 +1,210 @@
+"""The parts that need no Spark session: options, ranges, filters, offsets, kernels, journals read as one log, Java."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, In, IsNotNull, LessThanOrEqual, StringContains
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
+from pyspark.sql.types import StructType
+
+from motet.errors import ConfigError
+from motet.journal import Fsync, JournalConfig
+from motet.journal.synthetic import write_journal
+from motet.serve.flight import LogService
+from motet.spark import java
+from motet.spark.kernels import CHUNK, summaries
+from motet.spark.logs import JournalLog, LogUnreadableError, StartTrimmedError
+from motet.spark.options import SourceOptions, parse_source
+from motet.spark.plots import Axis, bars, lines
+from motet.spark.pushdown import Wanted, bounds_of_in, push
+from motet.spark.source import MotetSource, MotetStreamReader, Range, split
+from tests.serve.memory import MemorySource
+
+
+def stream_reader(**options: str) -> MotetStreamReader:
+    source = MotetSource(options)
+    reader = source.streamReader(StructType().add("position", "long"))
+    assert isinstance(reader, MotetStreamReader)
+    return reader
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({}, "say where the log is"),
+        ({"members": "a:1", "path": "b"}, "in one of two ways"),
+        ({"path": "b", "start": "0"}, "start=0 is no position"),
+        ({"path": "b", "partitions": "many"}, "partitions=many is not a whole number"),
+        ({"path": "b", "batch_rows": "10"}, "from 1000 to 50000"),
+        ({"path": "b", "pushdown": "yes"}, "neither true nor false"),
+        ({"pfad": "b"}, "there is no option 'pfad'"),
+    ],
+)
+def test_options_are_refused_by_name(options: dict[str, str], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        parse_source(options)
+
+
+def test_the_token_is_not_shown() -> None:
+    assert "secret" not in repr(parse_source({"members": "a:1,b:2", "token": "secret"}))
+
+
+def test_ranges_are_split_evenly_and_completely() -> None:
+    options = SourceOptions(path=("x",), rows_per_partition=100)
+    assert split(1, 250, options) == [Range(1, 83), Range(84, 166), Range(167, 250)]
+    assert split(5, 4, options) == []
+    assert len(split(1, 3, SourceOptions(path=("x",), partitions=8))) == 3
+
+
+def test_filters_that_are_taken_are_taken_exactly() -> None:
+    filters: list[Filter] = [
+        IsNotNull(("position",)),
+        GreaterThan(("position",), 10),
+        LessThanOrEqual(("position",), 20),
+        EqualTo(("sender",), "ann"),
+        StringContains(("sender",), "a"),
+        IsNotNull(("key",)),
+    ]
+    wanted, left = push(filters, Wanted())
+    assert wanted == Wanted(11, 20, (("sender", "ann"),))
+    assert left == filters[4:]
+    assert bounds_of_in([In(("position",), (15, 12))], wanted) == Wanted(12, 15, (("sender", "ann"),))
+
+
+def test_offsets_follow_the_stable_position_within_the_limit_and_never_go_back() -> None:
+    log = MemorySource(last=100, stable=60)
+    with LogService(log) as service:
+        reader = stream_reader(members=service.endpoint, max_rows_per_trigger="25")
+        start = reader.initialOffset()
+        assert start == {"epoch": 3, "position": 0}
+        assert reader.getDefaultReadLimit() == ReadMaxRows(25)
+        assert reader.latestOffset(start, ReadMaxRows(25)) == {"epoch": 3, "position": 25}
+        assert reader.latestOffset(start, ReadAllAvailable()) == {"epoch": 3, "position": 60}
+        assert reader.latestOffset({"epoch": 3, "position": 50}, ReadMinRows(20)) == {"epoch": 3, "position": 50}
+        assert reader.latestOffset({"epoch": 3, "position": 80}, ReadAllAvailable()) == {"epoch": 3, "position": 80}
+        assert reader.partitions({"epoch": 3, "position": 60}, {"epoch": 3, "position": 60}) == []
+        reader.prepareForTriggerAvailableNow()
+        log.settle(100)
+        assert reader.reportLatestOffset() == {"epoch": 3, "position": 100}
+        assert reader.latestOffset(start, ReadAllAvailable()) == {"epoch": 3, "position": 60}
+        log.trim(31)
+        with pytest.raises(StartTrimmedError, match="position 26 was asked for, but the log begins at 31"):
+            reader.latestOffset({"epoch": 3, "position": 25}, ReadAllAvailable())
+        reader.stop()
+
+
+@pytest.fixture
+def journals(tmp_path: Path) -> list[Path]:
+    paths = [tmp_path / "a", tmp_path / "b"]
+    for member, path in enumerate(paths):
+        config = JournalConfig(fsync=Fsync.NEVER, segment_bytes=16 << 10)
+        write_journal(path, "g", 2_000, member=member, payload_bytes=16, frame_bytes=512, config=config)
+    return paths
+
+
+def read_all(log: JournalLog, first: int, last: int) -> list[int]:
+    return [position for batch in log.read(first, last, 1_000) for position in batch.column("position").to_pylist()]
+
+
+def test_journals_stand_in_for_one_another(journals: list[Path], tmp_path: Path) -> None:
+    """One lost its first segments to retention, one is damaged further on, one is not there at all."""
+    for segment in sorted(journals[0].glob("*.seg"))[:1]:
+        segment.unlink()
+    damaged = sorted(journals[1].glob("*.seg"))[2]
+    damaged.write_bytes(b"x" * damaged.stat().st_size)
+    log = JournalLog([str(tmp_path / "gone"), *map(str, journals)])
+    assert log.extent().first == 1
+    assert read_all(log, 1, 2_000) == list(range(1, 2_001))
+
+
+def test_a_position_that_no_journal_has_says_what_each_has(journals: list[Path]) -> None:
+    for path in journals:
+        sorted(path.glob("*.seg"))[0].unlink()
+    with pytest.raises(LogUnreadableError, match=r"no journal can give position 1: .*/a: has positions \d+ to 2000"):
+        read_all(JournalLog([str(path) for path in journals]), 1, 10)
+
+
+def table(count: int) -> pa.Table:
+    positions = np.arange(1, count + 1)
+    at = pa.array(1_700_000_000_000_000 + positions, pa.timestamp("us", tz="UTC"))
+    return pa.table(
+        {
+            "position": positions,
+            "epoch": np.ones(count, np.int64),
+            "view": ["1@0"] * count,
+            "sender": ["ann" if position % 8 < 4 else "bob" for position in positions],
+            "seqno": positions // 4,
+            "sent_at": pa.array(1_700_000_000_000_000 + positions // 4, pa.timestamp("us", tz="UTC")),
+            "delivered_at": at,
+            "key": pa.array([b"k" if position % 3 else None for position in positions], pa.binary()),
+            "payload": pa.array([b"row %d" % position for position in positions], pa.binary()),
+        }
+    )
+
+
+def test_a_digest_does_not_depend_on_how_rows_are_cut_into_batches_or_encoded() -> None:
+    rows = table(1_000)
+    cuts = [1, 301, 800, 1_001]
+    plain = [cell.digest for cell in summaries(rows.to_batches(64), cuts)]
+    encoded = rows.set_column(3, "sender", rows["sender"].dictionary_encode())
+    assert plain == [cell.digest for cell in summaries(encoded.to_batches(333), cuts)]
+    assert len(set(plain)) == 3
+    changed = rows.set_column(0, "position", rows["position"])
+    assert [cell.digest for cell in summaries(changed.slice(0, 300).to_batches(), cuts)] == plain[:1]
+
+
+@pytest.mark.parametrize("column", ["epoch", "view", "sender", "seqno", "sent_at", "key", "payload"])
+def test_a_digest_sees_every_column_that_members_share(column: str) -> None:
+    rows = table(100)
+    values = rows[column].to_pylist()
+    values[50], values[60] = values[60], values[50]
+    if values == rows[column].to_pylist():
+        values[50] = {"epoch": 2, "view": "2@0", "sender": "eve"}.get(column, values[50])
+    other = rows.set_column(rows.schema.get_field_index(column), column, pa.array(values, rows[column].type))
+    one, two = (next(summaries(it.to_batches(), [1, 101])).digest for it in (rows, other))
+    assert (one == two) == (values == rows[column].to_pylist())
+
+
+def test_faults_of_positions_and_streams_are_found_in_a_cell() -> None:
+    rows = table(40)
+    holed = pa.concat_tables([rows.slice(0, 9), rows.slice(12, 8), rows.slice(19, 21)])
+    faults = next(summaries(holed.to_batches(), [1, 41])).faults
+    assert [(fault.check, fault.position) for fault in faults] == [("no gaps", 10), ("no duplicates", 20)]
+
+
+def test_seconds_count_rows_and_latencies() -> None:
+    cell = next(summaries(table(CHUNK // 64).to_batches(), [1, CHUNK], with_times=True))
+    assert sum(second.rows for second in cell.seconds) == CHUNK // 64
+    assert sum(sum(second.latency) for second in cell.seconds) == CHUNK // 64
+
+
+def test_plots_hold_what_they_are_given_and_no_markup_of_it() -> None:
+    assert "&lt;b&gt;" in bars({"<b>": 3.0}, "messages")
+    assert lines({"one": [(0.0, 1.0), (1.0, 4.0)]}, "per second").count("<polyline") == 1
+    assert Axis(0.2, 400.0, 0, 100, is_log=True).ticks() == [0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200]
+
+
+def test_without_java_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    old = tmp_path / "jdk-11"
+    (old / "bin").mkdir(parents=True)
+    (old / "bin" / "java").touch()
+    (old / "release").write_text('JAVA_VERSION="11.0.2"')
+    monkeypatch.setenv("JAVA_HOME", str(old))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(java, "find_spec", lambda name: None)
+    with pytest.raises(java.JavaMissingError, match=r"java is version 11\. What to do: install .*motet\[spark-jvm\]"):
+        java.find_java()
+
+
+def test_the_launcher_leaves_the_vector_module_out(tmp_path: Path) -> None:
+    import subprocess
+
+    script = tmp_path / "home" / "bin" / "java"
+    script.parent.parent.mkdir()
+    java._write_launcher(script, Path("/bin/echo"))
+    told = subprocess.run([script, "-Xmx1g", java.LEFT_OUT, "a b"], capture_output=True, text=True, check=True)
+    assert told.stdout == "-Xmx1g a b\n"
