@@ -20,6 +20,7 @@ PROTOCOLS = ("unicast", "multicast", "membership", "ordering", "snapshot")
 LEVELS = (  # top to bottom; a room imports itself and whatever stands on a lower line
     ("__main__",),
     ("cli",),
+    ("bench",),
     (FACADE, "testing"),
     ("blocks",),
     ("spark", "aio", "sim"),

@@ -19,6 +19,7 @@ from motet.errors import MotetError
 COMMANDS = {  # in the order in which the help shows them
     "node": "motet.cli.node:node",
     "run": "motet.cli.run:run",
+    "bench": "motet.cli.bench:bench",
     "probe": "motet.cli.probe:probe",
     "log": "motet.cli.log:log",
     "journal": "motet.cli.journal:journal",

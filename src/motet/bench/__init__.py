@@ -1,0 +1,1 @@
+"""`motet bench`: real members as separate processes on this machine, measured, beside what others reach."""

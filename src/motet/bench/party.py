@@ -1,0 +1,79 @@
+"""One process's hold on a system that is measured: Motet, or a peer behind the same few methods."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from importlib import import_module
+from typing import Protocol
+
+from motet.bench.job import MOTET, Job
+
+
+class Tally:
+    """How many messages have come; read by another thread."""
+
+    __slots__ = ("delivered",)
+
+    def __init__(self) -> None:
+        self.delivered = 0
+
+
+class Party(Protocol):
+    address: str  # what others need to find this one
+
+    async def meet(self, addresses: Sequence[str]) -> None:
+        """All are there: be ready to send and to receive."""
+
+    async def send(self, messages: list[bytes]) -> None:
+        """To all members; waits when there is no space."""
+
+    async def receive(self) -> Sequence[bytes]:
+        """The next messages; waits for them."""
+
+    async def count(self, tally: Tally) -> None:
+        """Take messages and count them, for ever."""
+
+    def counters(self) -> dict[str, int]: ...
+
+    async def close(self) -> None: ...
+
+
+Opener = Callable[[Job], Awaitable[Party]]
+
+
+class PlainParty:
+    """What most systems have in common: no members to wait for, no counters, one way to take messages."""
+
+    address = ""
+
+    async def meet(self, addresses: Sequence[str]) -> None:
+        return
+
+    async def receive(self) -> Sequence[bytes]:
+        raise NotImplementedError
+
+    async def count(self, tally: Tally) -> None:
+        while True:
+            tally.delivered += len(await self.receive())
+
+    def counters(self) -> dict[str, int]:
+        return {}
+
+    async def close(self) -> None:
+        return
+
+
+_HOMES = {
+    MOTET: "motet.bench.member",
+    "zmq": "motet.bench.peers.zmq_pubsub",
+    "nats": "motet.bench.peers.nats_core",
+    "jetstream": "motet.bench.peers.jetstream",
+    "redis": "motet.bench.peers.redis_streams",
+    "pysyncobj": "motet.bench.peers.syncobj",
+    "corosync": "motet.bench.peers.corosync_cpg",
+}
+
+
+async def open_party(job: Job) -> Party:
+    opener: Opener = import_module(_HOMES[job.system]).open_party
+    return await opener(job)

@@ -1,0 +1,80 @@
+"""`motet bench`: how fast it is here, and beside what others reach."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from motet.bench.machine import describe
+from motet.bench.report import table, write_markdown
+from motet.bench.results import Results
+from motet.bench.rows import all_rows, select
+from motet.bench.suite import Effort, measure_all
+
+EXAMPLES = """
+Examples:
+
+  motet bench --quick                          every row once, a second each: is all as it should be
+
+  motet bench --rows fifo-1,total-1            rows by name, or by how their names begin
+
+  motet bench --peers --out docs/bench.md      everything, beside peers that are installed; JSON goes beside it
+
+  motet bench --rows soak                      ten minutes, with the memory over time
+"""
+QUICK = Effort(runs=1, seconds=1.0, warm_up=0.5, soak_seconds=10.0)
+
+
+def bench(
+    rows: Annotated[str, typer.Option(help="Only these rows, comma-separated; a beginning of a name will do.")] = "",
+    runs: Annotated[int, typer.Option(help="How often each row is measured.", min=1, max=99)] = 3,
+    seconds: Annotated[float, typer.Option(help="How long each run is measured.", min=0.1)] = 4.0,
+    quick: Annotated[bool, typer.Option("--quick", help="One short run of each row.")] = False,
+    peers: Annotated[bool, typer.Option("--peers", help="Also measure other systems, as far as installed.")] = False,
+    out: Annotated[str, typer.Option(help="Write results here: .json, or .md with .svg and .json beside it.")] = "",
+    show: Annotated[bool, typer.Option("--list", help="Say which rows there are, and measure nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
+) -> None:
+    """Measure groups of real processes on this machine: rates, latencies, memory, view changes."""
+    if show:
+        _list()
+        return
+    chosen = select([name.strip() for name in rows.split(",") if name.strip()])
+    effort = QUICK if quick else Effort(runs=runs, seconds=seconds)
+    results = Results(describe(), " ".join(["motet", *sys.argv[1:]]))
+    console = Console(stderr=True)
+
+    def tell(what: str) -> None:
+        console.print(what, style="dim", highlight=False)
+        _write(results, out)
+
+    measure_all(chosen, results, effort, with_peers=peers, tell=tell)
+    _write(results, out)
+    if as_json:
+        typer.echo(json.dumps(results.as_json(), indent=2))
+    else:
+        Console().print(table(results))
+
+
+bench.__doc__ = f"{bench.__doc__}\n\n\b{EXAMPLES}"
+
+
+def _list() -> None:
+    for row in all_rows():
+        typer.echo(f"{row.name:<24} {row.section}: {row.title}")
+
+
+def _write(results: Results, out: str) -> None:
+    """After every run, so that a run that is broken off leaves what it has."""
+    if not out:
+        return
+    path = Path(out)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.with_suffix(".json").write_text(json.dumps(results.as_json(), indent=1), encoding="utf-8")
+    if path.suffix == ".md":
+        write_markdown(results, path)
