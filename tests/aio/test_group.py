@@ -73,6 +73,18 @@ def test_fifo_direct_and_keyed_messages_say_what_they_are() -> None:
     run(test)
 
 
+def test_waiting_for_the_position_of_a_fifo_message_is_refused() -> None:
+    async def test() -> None:
+        async with cluster("a") as (a,):
+            receipt = await a.multicast(b"tick", order="fifo")
+            with pytest.raises(MisuseError, match="do not wait"):
+                await receipt.delivered()
+            with pytest.raises(MisuseError, match="do not wait"):
+                await receipt.stable()
+
+    run(test)
+
+
 def test_a_large_message_arrives_whole() -> None:
     async def test() -> None:
         async with cluster("a", "b") as (a, b):

@@ -152,7 +152,7 @@ class Group:
         size = measure(messages)
         lane = await self._lanes.space((channel, None))
         lane.outstanding += size
-        receipt = self._ledger.issue(len(messages)) if channel is Channel.TOTAL else Receipt(self._ledger, 0, 0)
+        receipt = self._ledger.issue(len(messages)) if channel is Channel.TOTAL else self._ledger.without_position()
         self._driver.offer(Outgoing((channel, None), messages, port, tag, size))
         return receipt
 

@@ -6,6 +6,8 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
+from motet.errors import MisuseError
+
 
 class Receipt:
     """Of one ordered multicast, which may be many messages. Nothing is kept for those who never ask."""
@@ -62,6 +64,12 @@ class Ledger:
         self._sent += count
         receipt = Receipt(self, self._sent, count)
         self._open.append(receipt)
+        return receipt
+
+    def without_position(self) -> Receipt:
+        """Of what is not ordered: whoever waits for it would wait for ever, and is told so."""
+        receipt = Receipt(self, 0, 0)
+        receipt._settle(None, MisuseError('only messages with order="total" have a position; do not wait for this one'))
         return receipt
 
     def deliver(self, count: int, position: int) -> None:

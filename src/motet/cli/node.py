@@ -7,6 +7,7 @@ import base64
 import contextlib
 import json
 import logging
+import os
 import signal
 import sys
 from collections.abc import Iterable, Iterator
@@ -39,12 +40,16 @@ Form = Literal["text", "json"]
 
 
 def node(
-    group: Annotated[str, typer.Option(help="The name of the group.")],
-    bind: Annotated[str, typer.Option(help="Where to listen, HOST:PORT; port 0 takes any.")] = "127.0.0.1:0",
+    group: Annotated[str, typer.Option(envvar="MOTET_GROUP", help="The name of the group.")],
+    bind: Annotated[
+        str, typer.Option(envvar="MOTET_BIND", help="Where to listen, HOST:PORT; port 0 takes any.")
+    ] = "127.0.0.1:0",
     seeds: Annotated[str, typer.Option(help="Where others may be: HOST:PORT,HOST:PORT,...")] = "",
-    name: Annotated[str, typer.Option(help="A name for people; the address, if none is given.")] = "",
+    name: Annotated[
+        str, typer.Option(envvar="MOTET_NAME", help="A name for people; the address, if none is given.")
+    ] = "",
     advertise: Annotated[str, typer.Option(help="The host by which others reach this one.")] = "",
-    journal: Annotated[str, typer.Option(help="Keep the log in this directory.")] = "",
+    journal: Annotated[str, typer.Option(envvar="MOTET_JOURNAL", help="Keep the log in this directory.")] = "",
     serve: Annotated[str, typer.Option(help="Serve the log over Arrow Flight at HOST:PORT.")] = "",
     admin: Annotated[str, typer.Option(help="Serve admin, metrics and probe at HOST:PORT.")] = "",
     dashboard: Annotated[bool, typer.Option("--dashboard", help="Serve the dashboard, too (at --admin).")] = False,
@@ -94,7 +99,7 @@ def load_config(
     admin: str | None = None,
     serve: str | None = None,
 ) -> Config:
-    """Preset, file, environment, then what the command line says. The default of a command is one machine."""
+    """Preset, file, environment, then what the command line says. Where nobody names a preset it is one machine."""
     given: dict[str, object] = {}
     for assignment in assignments:
         key, separator, value = assignment.partition("=")
@@ -107,8 +112,10 @@ def load_config(
         given["admin_bind"] = admin
     if serve is not None:
         given["log_bind"] = serve
-    if preset or not path:
-        given["preset"] = preset or "local"
+    if preset:
+        given["preset"] = preset
+    elif not (path or {"MOTET_CONFIG", "MOTET_PRESET"} & os.environ.keys()):
+        given["preset"] = "local"
     return Config.load(path or None, None, **given)
 
 
