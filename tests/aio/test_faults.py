@@ -249,7 +249,7 @@ def test_no_more_names_are_kept_than_stated() -> None:
         (" drop=.2@b ", Fault(FaultKind.DROP, 0.2, peer="b")),
         ("cut@b", Fault(FaultKind.CUT, peer="b")),
         ("cut@b:out", Fault(FaultKind.CUT, peer="b", direction=OUT)),
-        ("cut@[::1]:7801:in", Fault(FaultKind.CUT, peer="::1:7801", direction=IN)),
+        ("cut@[::1]:7801:in", Fault(FaultKind.CUT, peer="[::1]:7801", direction=IN)),
         ("cut@a:b", Fault(FaultKind.CUT, peer="a:b")),
         ("delay=50ms:0.5", Fault(FaultKind.DELAY, 0.5, (50 * MILLISECOND,) * 2)),
         ("delay=50ms", Fault(FaultKind.DELAY, 1.0, (50 * MILLISECOND,) * 2)),
@@ -291,7 +291,7 @@ def test_what_cannot_be_read_is_told_with_what_can(text: str, why: str) -> None:
     assert message.endswith(FAULT_FORMS)
 
 
-PEERS = st.sampled_from(["*", "b", "10.1.2.3:7800", "::1:80"])
+PEERS = st.sampled_from(["*", "b", "10.1.2.3:7800", "[::1]:80"])
 DELAYS = st.tuples(st.integers(0, HOUR), st.integers(0, HOUR)).map(lambda two: (min(two), max(two)))
 
 

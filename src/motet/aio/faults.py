@@ -232,7 +232,6 @@ def parse_fault(text: str) -> Fault:
 
 
 def _parse_where(where: str) -> tuple[str, Direction | None]:
-    where = where.replace("[", "").replace("]", "")  # an endpoint of ours is spelled ::1:7801
     peer, colon, last = where.rpartition(":")
     if colon and last in ("in", "out"):
         return peer, Direction(last)
