@@ -255,11 +255,13 @@ class Config:
             )
 
     def check_service(self, name: str, bind: Endpoint) -> None:
-        """The same for `admin_bind` and `log_bind`, which ask for a token."""
-        if not (self.token or self.insecure or is_loopback(bind.host)):
+        """The same for `admin_bind` and `log_bind`, which ask for a token; the log is never open to everybody."""
+        may_be_open = name == "admin_bind"
+        if not (self.token or (self.insecure and may_be_open) or is_loopback(bind.host)):
+            way_out = "set token, bind to 127.0.0.1, or say insecure = true"
             raise ConfigError(
                 f"{name} = {bind} can be reached from other machines, and there is no token: anybody could use it; "
-                f"set token, bind to 127.0.0.1, or say insecure = true"
+                f"{way_out if may_be_open else 'set token, or bind to 127.0.0.1'}"
             )
 
     def as_text(self) -> dict[str, str]:
