@@ -8,13 +8,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from motet.demo.board import Board, MemberLine
-from motet.demo.judge import Verdict, Voice
+from motet.demo.judge import CRASH, MERGE, PARTITION, REPAIR, RESTART, SNAPSHOT, Verdict, Voice
 from motet.demo.plan import LOSS, MAJORITY, MINORITY, NAMES, RATE, SPEAKERS, VICTIM, Plan
 from motet.demo.stage import Stage
 from motet.demo.troupe import Troupe
 from motet.journal.reader import JournalReader
 
 REST = tuple(name for name in NAMES if name != VICTIM)
+QUIET = next(name for name in MINORITY if name in SPEAKERS)  # it must wait while the network is parted
 
 
 @dataclass(slots=True)
@@ -115,7 +116,7 @@ class Story:
             "messages are in all five logs, without a gap."
         )
         is_held = lost > 0 and all(self.board[name].position > position for name in NAMES)
-        self.verdict.add("loss is repaired", is_held, f"{lost:,} datagrams lost in act 3, {again:,} frames sent again")
+        self.verdict.add(REPAIR, is_held, f"{lost:,} datagrams lost in act 3, {again:,} frames sent again")
 
     async def crash(self) -> None:
         victim = self.board[VICTIM]
@@ -138,7 +139,7 @@ class Story:
         self.say(f"The log goes on without {VICTIM}: {self.board.position:,} messages.")
         await self._spark_goes_on(streamed)
         figure = f"a new view after {took:.1f} s, and the log grew by {self.board.position - position:,} without it"
-        self.verdict.add("a crash stops nobody", True, figure)
+        self.verdict.add(CRASH, True, figure)
 
     async def _spark_goes_on(self, streamed: int) -> None:
         if not self.plan.with_spark:
@@ -172,7 +173,7 @@ class Story:
         )
         is_held = line.position >= group > had > 0
         figure = f"kept {had:,} positions on disk, fetched the next {group - had:,} from the others"
-        self.verdict.add("a restart loses nothing", is_held, figure)
+        self.verdict.add(RESTART, is_held, figure)
         await self.go_on(0.12)
 
     async def picture(self) -> None:
@@ -183,7 +184,7 @@ class Story:
         )
         taken = await self.troupe.snapshot("dan")
         if "error" in taken:
-            self.verdict.add("a snapshot is consistent", False, str(taken["error"]))
+            self.verdict.add(SNAPSHOT, False, str(taken["error"]))
             return
         self.say(
             f"{taken['sent']:,} messages said by the members that live now, {taken['under_way']:,} deliveries under way. "
@@ -191,7 +192,7 @@ class Story:
         )
         is_held = not taken["wrong"]
         figure = f"{taken['pairs']} pairs add up, {taken['under_way']:,} deliveries under way"
-        self.verdict.add("a snapshot is consistent", is_held, figure if is_held else f"wrong: {taken['wrong'][:5]}")
+        self.verdict.add(SNAPSHOT, is_held, figure if is_held else f"wrong: {taken['wrong'][:5]}")
 
     async def part(self) -> None:
         self.act(
@@ -205,14 +206,26 @@ class Story:
             self.board[name].state = "cut off"
         await self.board.until(lambda: self.board.agree_on(MAJORITY, primary=True), "the larger side has a view")
         await self.board.until(lambda: not any(self.board[name].is_primary for name in MINORITY), "the smaller one, too")
-        took, here, there = time.monotonic() - parted_at, self._furthest(MAJORITY), self._furthest(MINORITY)
+        took = time.monotonic() - parted_at
         self.say(f"{took:.1f} s later each side has its own view. The larger one is primary, and its log goes on.")
+        await self.board.fresh(NAMES)
+        here, there = self._furthest(MAJORITY), self._furthest(MINORITY)
         await self.go_on(0.2)
         await self.board.until(lambda: self._furthest(MAJORITY) > here, "the larger side goes on")
+        await self.board.fresh(MINORITY)
         grown, stalled = self._furthest(MAJORITY) - here, self._furthest(MINORITY) - there
-        waiting = self.board["cleo"].figure("open")
-        self.say(f"{grown:,} more messages on the larger side, {stalled:,} on the smaller one, where {waiting:,} wait.")
-        self.verdict.add("one side goes on, never both", grown > 0 == stalled, f"+{grown:,} here, +{stalled:,} there")
+        self._tell_of_the_smaller_side(grown, stalled)
+        self.verdict.add(PARTITION, grown > 0 == stalled, f"the log grew by {grown:,} on one, by {stalled:,} on the other")
+
+    def _tell_of_the_smaller_side(self, grown: int, stalled: int) -> None:
+        speaker = self.board[QUIET]
+        waiting, told = speaker.figure("open"), _voice(speaker).told_of
+        self.say(f"{grown:,} more messages on the larger side, {stalled:,} on the smaller one; {waiting:,} of {QUIET} wait.")
+        if told:
+            self.say(
+                f"{told:,} that {QUIET} had under way when the cut came were agreed on by too few. {QUIET} was told so, and "
+                "could send them again: nothing is lost in silence."
+            )
 
     async def merge(self) -> None:
         self.act(
@@ -220,7 +233,7 @@ class Story:
             "The two sides find each other by themselves, merge into one view, and the smaller side fetches what it missed. "
             "What waited there is said now.",
         )
-        waiting, healed_at = self.board["cleo"].figure("open"), time.monotonic()
+        waiting, healed_at = self.board[QUIET].figure("open"), time.monotonic()
         for name in MINORITY:
             await self.troupe.fault([name], *(f"clear@{other}" for other in MAJORITY))
         await self.board.until(lambda: self.board.agree_on(NAMES, primary=True), "all five are in one view again")
@@ -232,7 +245,7 @@ class Story:
         await self.go_on(0.12)
         await self.troupe.fault(NAMES, "clear")
         figure = f"one view of five after {took:.1f} s; {waiting:,} messages that had waited went into the log"
-        self.verdict.add("what was apart comes together", True, figure)
+        self.verdict.add(MERGE, True, figure)
 
     async def end(self) -> None:
         self.act(

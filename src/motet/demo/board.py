@@ -30,11 +30,13 @@ class MemberLine:
     members: tuple[str, ...] = ()
     is_primary: bool = False
     is_alive: bool = False
+    tellings: int = 0  # how often it told its figures
     figures: dict[str, Any] = field(default_factory=dict)
 
     def hear(self, word: Mapping[str, Any]) -> None:
         stats = word.get("stats", {})
         self.figures |= stats
+        self.tellings += bool(stats)
         view = word.get("view") or stats.get("view")
         if view:
             self.view, self.members, self.is_primary = view["number"], tuple(view["members"]), view["primary"]
@@ -90,6 +92,14 @@ class Board:
             all(set(line.members) == set(names) for line in lines)
             and len({line.view for line in lines}) == 1
             and (primary is None or all(line.is_primary is primary for line in lines))
+        )
+
+    async def fresh(self, names: tuple[str, ...]) -> None:
+        """Figures that were taken after this call: the second ones from now on, for the next may be on their way."""
+        before = {name: self.lines[name].tellings for name in names}
+        await self.until(
+            lambda: all(self.lines[name].tellings >= before[name] + 2 for name in names),
+            f"{', '.join(names)} tell how far they are",
         )
 
     async def until(self, is_so: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> float:

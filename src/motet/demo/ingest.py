@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 LOOK_EVERY_S = 0.25
 MOST_RESTARTS = 10
-NICENESS = 5  # members answer one another within seconds; a table may be a little later
 COMPARED = ("epoch", "view", "sender", "seqno", "sent_at", "key", "payload")  # delivered_at is each member's own
 
 
@@ -163,7 +162,6 @@ def _stop(spark: SparkSession) -> None:
 
 
 def ingest(given: dict[str, Any]) -> None:
-    os.nice(NICENESS)
     commands = _commands()
     spark = _session(given["scratch"])
     say(ready=True)

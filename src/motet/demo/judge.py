@@ -18,6 +18,20 @@ from motet.journal.reader import JournalReader
 from motet.journal.schema import LOG_SCHEMA
 
 HELD, BROKEN, NOT_SHOWN = "held", "NOT HELD", "not shown"
+
+ONE_LOG = "all five hold the same log"
+NOTHING_LOST = "what a sender was told is safe is in it"
+ONCE = "nothing is twice or out of its sender's order"
+REPAIR = "lost datagrams are repaired"
+CRASH = "a crash stops nobody"
+RESTART = "a member that comes back has what it missed"
+SNAPSHOT = "a snapshot is one consistent picture"
+PARTITION = "of two sides one goes on, never both"
+MERGE = "sides that meet again become one group"
+TABLE = "Spark's table has each message exactly once"
+AUDIT = "the audit finds no broken guarantee"
+PROMISES = (ONE_LOG, NOTHING_LOST, ONCE, REPAIR, CRASH, RESTART, SNAPSHOT, PARTITION, MERGE, TABLE, AUDIT)
+
 OWN = "delivered_at"  # the one column that differs from member to member
 MOST_NAMED = 5
 
@@ -27,10 +41,6 @@ class Promise:
     name: str
     state: str
     figure: str
-
-    @classmethod
-    def of(cls, name: str, is_held: bool, figure: str) -> Promise:
-        return cls(name, HELD if is_held else BROKEN, figure)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +54,15 @@ class Voice:
     failed: tuple[tuple[int, int], ...]  # it was told that these may be missing
     was_killed: bool = False
 
+    @property
+    def told_of(self) -> int:
+        return sum(last - first + 1 for first, last in self.failed)
+
+    @property
+    def safe(self) -> int:
+        """How many it was told are stable. What failed was settled before what was sent after it."""
+        return self.settled_to - sum(last - first + 1 for first, last in self.failed if last <= self.settled_to)
+
     def may_lack(self, n: int) -> bool:
         is_told = any(first <= n <= last for first, last in self.failed)
         return is_told or (self.was_killed and n > self.settled_to)
@@ -51,21 +70,25 @@ class Voice:
 
 @dataclass(slots=True)
 class Verdict:
-    promises: list[Promise] = field(default_factory=list)
     seconds: float = 0.0
     out: str = ""
     report: str | None = None
+    _found: dict[str, Promise] = field(default_factory=dict)
+
+    @property
+    def promises(self) -> list[Promise]:
+        return [self._found.get(name, Promise(name, BROKEN, "it was never looked at")) for name in PROMISES]
 
     @property
     def is_good(self) -> bool:
         """Not shown is not broken: it is said, and why."""
-        return bool(self.promises) and all(promise.state != BROKEN for promise in self.promises)
+        return all(promise.state != BROKEN for promise in self.promises)
 
     def add(self, name: str, is_held: bool, figure: str) -> None:
-        self.promises.append(Promise.of(name, is_held, figure))
+        self._found[name] = Promise(name, HELD if is_held else BROKEN, figure)
 
     def not_shown(self, name: str, why: str) -> None:
-        self.promises.append(Promise(name, NOT_SHOWN, why))
+        self._found[name] = Promise(name, NOT_SHOWN, why)
 
     def as_dict(self) -> dict[str, Any]:
         head = {"ok": self.is_good, "seconds": round(self.seconds, 1), "out": self.out, "report": self.report}
@@ -110,10 +133,9 @@ def nothing_lost(voices: Sequence[Voice], numbers: dict[tuple[str, int], list[in
     ]
     if lost:
         return False, f"{len(lost)} are not in the log, and nobody was told: {', '.join(lost[:MOST_NAMED])}"
-    told = sum(last - first + 1 for voice in voices for first, last in voice.failed)
-    settled = sum(voice.settled_to for voice in voices)
-    rest = f"; of {told:,} more their sender was told that they were taken back" if told else ""
-    return True, f"{settled:,} of {settled:,} messages that a sender was told are safe are in the log{rest}"
+    told, safe = sum(voice.told_of for voice in voices), sum(voice.safe for voice in voices)
+    rest = f"; of {told:,} others their sender was told that they may be missing" if told else ""
+    return True, f"{safe:,} of {safe:,} messages{rest}"
 
 
 def once_and_in_order(numbers: dict[tuple[str, int], list[int]]) -> tuple[bool, str]:
@@ -126,4 +148,4 @@ def once_and_in_order(numbers: dict[tuple[str, int], list[int]]) -> tuple[bool, 
     if wrong:
         return False, f"twice or out of order: {', '.join(wrong[:MOST_NAMED])}"
     count = sum(map(len, numbers.values()))
-    return True, f"{count:,} messages of {len({name for name, _ in numbers})} speakers, each once, in the order sent"
+    return True, f"{count:,} messages of {len({name for name, _ in numbers})} speakers, each once, as they were sent"

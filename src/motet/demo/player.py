@@ -28,7 +28,7 @@ from motet.membership.engine import ViewInstalled
 from motet.ordering import RolledBack
 from motet.snapshot.export import write_files
 
-TICK_S = 0.1
+TICK_S = 0.2
 TELL_EVERY_S = 0.4
 SNAPSHOT_ATTEMPTS = 5  # a view change in the middle of one makes it fail, and it is simply taken again
 ITEMS = (b"viol", b"lute", b"oboe", b"drum")

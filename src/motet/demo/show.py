@@ -11,14 +11,13 @@ from collections.abc import AsyncIterator
 
 from motet.demo.acts import Story
 from motet.demo.board import Board
-from motet.demo.judge import Verdict, heard, nothing_lost, once_and_in_order, same_log
+from motet.demo.judge import AUDIT, NOTHING_LOST, ONCE, ONE_LOG, TABLE, Verdict, heard, nothing_lost, once_and_in_order, same_log
 from motet.demo.plan import NAMES, Plan
 from motet.demo.stage import Stage
 from motet.demo.troupe import Troupe
 
 LOOK_EVERY_S = 0.5
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-PIPELINE = ("the table has every message exactly once", "the audit finds no broken guarantee")
 
 
 async def perform(plan: Plan, board: Board, stage: Stage) -> Verdict:
@@ -94,27 +93,28 @@ async def _judge(story: Story) -> None:
     )
     is_same, figure, log = await asyncio.to_thread(same_log, [plan.journals / name for name in NAMES])
     numbers = heard(log)
-    verdict.add("one log for all", is_same, figure)
-    verdict.add("nothing is lost", *nothing_lost(story.voices, numbers))
-    verdict.add("nothing comes twice, and in order", *once_and_in_order(numbers))
+    verdict.add(ONE_LOG, is_same, figure)
+    verdict.add(NOTHING_LOST, *nothing_lost(story.voices, numbers))
+    verdict.add(ONCE, *once_and_in_order(numbers))
     story.say(f"The five journals: {figure}.")
     if plan.with_spark:
         await _judge_table(story)
         await _audit(story)
     else:
-        for name in PIPELINE:
+        for name in (TABLE, AUDIT):
             verdict.not_shown(name, plan.no_spark_because)
 
 
 async def _judge_table(story: Story) -> None:
     plan, stream = story.plan, story.board.stream
     where = {"table": str(plan.table), "journals": ",".join(str(plan.journals / name) for name in NAMES)}
+    story.say("Spark compares its table with the log, position by position.")
     found = (await story.troupe.ask_spark("compared", do="compare", **where))["compared"]
     faults = {name: found[name] for name in ("missing", "twice", "unknown", "other") if found[name]}
     is_held = not faults and found["rows"] == found["log"]
     restarts = f", query started again {stream.restarts}×" if stream.restarts else ""
     figure = f"{found['rows']:,} rows in {stream.batches} micro-batches, none missing, none twice, all equal{restarts}"
-    story.verdict.add(PIPELINE[0], is_held, figure if is_held else f"{found['rows']:,} rows; {faults}")
+    story.verdict.add(TABLE, is_held, figure if is_held else f"{found['rows']:,} rows; {faults}")
     story.say(f"The table beside the log: {figure if is_held else faults}.")
 
 
@@ -128,7 +128,7 @@ async def _audit(story: Story) -> None:
     broken = [name for name, check in audit["checks"].items() if check["state"] == "violated"]
     figure = f"{len(checked)} guarantees over {audit['rows']:,} rows: {', '.join(checked)}"
     is_held = audit["verdict"] == "ok" and not broken
-    story.verdict.add(PIPELINE[1], is_held, figure if is_held else f"violated: {', '.join(broken) or audit['unusable']}")
+    story.verdict.add(AUDIT, is_held, figure if is_held else f"violated: {', '.join(broken) or audit['unusable']}")
     story.verdict.report = str(plan.report)
 
 

@@ -56,7 +56,7 @@ class PlainStage:
 
     def look(self) -> None:
         now = self._board.elapsed_s
-        if now - self._looked_s >= STATUS_EVERY_S:
+        if now - self._looked_s >= STATUS_EVERY_S and any(line.is_alive for line in self._board.lines.values()):
             self._looked_s = now
             self.say(f"    {status(self._board)}")
 
@@ -149,9 +149,20 @@ def stream(board: Board) -> Text:
 
 
 def show_verdict(console: Console, verdict: Verdict) -> None:
-    table = Table("promise", "", "shown by", title="Verdict", title_justify="left", title_style="bold", show_lines=False)
-    for promise in verdict.promises:
-        style = MARKS.get(promise.state, "yellow")
-        table.add_row(promise.name, Text(promise.state, style), promise.figure)
     console.print()
-    console.print(table, highlight=False)
+    if console.is_terminal:
+        console.print(_as_table(verdict), highlight=False)
+        return
+    for promise in verdict.promises:
+        line = f"{promise.state:<9}  {promise.name}: {promise.figure}"
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _as_table(verdict: Verdict) -> Table:
+    table = Table(title="Verdict", title_justify="left", title_style="bold")
+    table.add_column("promise", ratio=2)
+    table.add_column("", no_wrap=True)
+    table.add_column("shown by", ratio=3)
+    for promise in verdict.promises:
+        table.add_row(promise.name, Text(promise.state, MARKS.get(promise.state, "yellow")), promise.figure)
+    return table
