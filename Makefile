@@ -16,8 +16,8 @@ help:  ## list the targets
 
 venv: $(STAMP)  ## build .venv with the package and the development tools
 
-demo: $(STAMP)  ## run a short simulated group through faults and show what happened
-	$(BIN)/motet sim --demo
+demo: $(STAMP)  ## five real members through loss, a crash and a partition, Spark meanwhile, then the audit
+	$(BIN)/motet demo
 
 test: lint  ## lint, then run all tests
 	$(BIN)/python -m pytest -n 2

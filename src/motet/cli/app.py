@@ -17,6 +17,7 @@ from motet import __version__
 from motet.errors import MotetError
 
 COMMANDS = {  # in the order in which the help shows them
+    "demo": "motet.cli.demo:demo",
     "node": "motet.cli.node:node",
     "run": "motet.cli.run:run",
     "bench": "motet.cli.bench:bench",

@@ -60,14 +60,18 @@ def _seam(member: MemberInput, piece: Piece, earlier: Facts, later: Facts) -> It
 
 
 def _marks(member: MemberInput) -> Iterator[Finding]:
-    """Within one journal, marks only grow, and what they call stable is there."""
+    """Within one journal, marks only grow, and what they call stable is there.
+
+    What a rollback left beside the segments has no view: nobody knows before which of the marks it was written.
+    """
     highest = 0
-    for mark in member.facts.marks:
+    for mark in (mark for mark in member.facts.marks if mark.view):
         expected = f"stable to {highest} or further"
-        if mark.stable < highest and mark.view:
+        if mark.stable < highest:
             found = f"a later mark says {mark.stable}"
             yield Finding(STABILITY, member.name, mark.stable + 1, "taken back", expected, found, where=mark.where)
         highest = max(highest, mark.stable)
+    highest = max(highest, member.stable)
     if member.pieces and highest > member.last:
         expected, found = f"positions to {highest}, which it calls stable", f"the journal ends at {member.last}"
         yield Finding(STABILITY, member.name, member.last + 1, "taken back", expected, found)

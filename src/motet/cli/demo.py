@@ -1,0 +1,130 @@
+"""`motet demo`: the whole story on one machine, from five processes that meet to an audit of what they delivered."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from motet.demo.board import Board
+from motet.demo.judge import Verdict
+from motet.demo.plan import QUICK_S, SECONDS, Plan
+from motet.demo.show import perform
+from motet.demo.stage import open_stage, show_verdict
+from motet.errors import ConfigError, MotetError
+
+INTERRUPTED = 130
+EXAMPLES = """
+Examples:
+
+  motet demo                              everything, in one to three minutes
+
+  motet demo --quick --no-spark           a short form for a machine without Java
+
+  motet demo --json --out runs/one > verdict.json        for a program; the story goes to the error stream
+"""
+
+
+def demo(
+    out: Annotated[
+        Path | None, typer.Option(help="Where journals, table and report go. Default: a new one in motet-demo/.")
+    ] = None,
+    seconds: Annotated[float, typer.Option(help="Seconds of traffic.", min=1, max=3600)] = SECONDS,
+    quick: Annotated[bool, typer.Option("--quick", help="A few seconds of traffic only.")] = False,
+    no_spark: Annotated[bool, typer.Option("--no-spark", help="Leave out the table and the audit.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the files also if you break it off.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as one JSON object.")] = False,
+) -> None:
+    """Run five members, lose their datagrams, kill one, cut the network, and see whether every promise held."""
+    plan = _plan(out, QUICK_S if quick else seconds, no_spark)
+    console = Console(stderr=as_json)
+    board = Board()
+    try:
+        with open_stage(console, board) as stage:
+            _introduce(console, plan)
+            verdict = asyncio.run(perform(plan, board, stage))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        raise typer.Exit(_interrupted(console, plan, keep)) from None
+    except MotetError as error:
+        raise MotetError(f"the demo could not go on: {error}\nIts files are in {plan.out}") from error
+    (plan.out / "verdict.json").write_text(json.dumps(verdict.as_dict(), indent=2) + "\n", encoding="utf-8")
+    _report(console, plan, verdict, as_json)
+    raise typer.Exit(0 if verdict.is_good else 1)
+
+
+demo.__doc__ = f"{demo.__doc__}\n\n\b{EXAMPLES}"
+
+
+def _plan(out: Path | None, seconds: float, no_spark: bool) -> Plan:
+    reason = "--no-spark was given" if no_spark else _why_no_spark()
+    directory = (out or Path("motet-demo") / time.strftime("%Y%m%d-%H%M%S")).absolute()
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise ConfigError(f"{directory} is not empty; name a new directory with --out, or remove it")
+    return Plan(directory, seconds, not reason, reason)
+
+
+def _why_no_spark() -> str:
+    """Empty when Spark can run here. Looked at before anything is started."""
+    from motet.spark.java import JavaMissingError, find_java
+
+    if not find_spec("pyspark"):
+        return "PySpark is not installed: pip install 'motet[spark]'"
+    try:
+        find_java()
+    except JavaMissingError as error:
+        return str(error)
+    return ""
+
+
+def _introduce(console: Console, plan: Plan) -> None:
+    console.print("Motet: many voices, one piece, the same order for everyone.", style="bold", highlight=False)
+    console.print(f"Everything goes to {plan.out}. Ctrl-C ends it at any moment.", highlight=False, soft_wrap=True)
+    if not plan.with_spark:
+        text = f"Without Spark there is no table and no audit ({plan.no_spark_because}); the rest is shown."
+        console.print(text, style="yellow", highlight=False, soft_wrap=True, markup=False)
+
+
+def _interrupted(console: Console, plan: Plan, keep: bool) -> int:
+    if keep:
+        console.print(f"\nBroken off. All processes are ended; the files are in {plan.out}.", soft_wrap=True)
+        return INTERRUPTED
+    shutil.rmtree(plan.out, ignore_errors=True)
+    if plan.out.parent.name == "motet-demo" and not any(plan.out.parent.iterdir()):
+        plan.out.parent.rmdir()
+    console.print("\nBroken off. All processes are ended and the files are removed (--keep keeps them).")
+    return INTERRUPTED
+
+
+def _report(console: Console, plan: Plan, verdict: Verdict, as_json: bool) -> None:
+    if as_json:
+        sys.stdout.write(json.dumps(verdict.as_dict(), indent=2) + "\n")
+        return
+    show_verdict(console, verdict)
+    good = "Every promise that was shown held." if verdict.is_good else "A PROMISE DID NOT HOLD. Please tell us."
+    console.print(
+        f"{good} It took {verdict.seconds:.0f} s.", style="bold green" if verdict.is_good else "bold red", highlight=False
+    )
+    for line in _next(plan, verdict):
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
+
+
+def _next(plan: Plan, verdict: Verdict) -> list[str]:
+    journals = plan.journals
+    lines = ["", *([f"The report, with plots: {verdict.report}"] if verdict.report else []), "", "What to try next:"]
+    lines += [
+        f"  motet journal cat {journals / 'ada'} | head          what one member wrote down",
+        "  motet node --group chat --bind 127.0.0.1:7800          a group of your own; more members join with",
+        "  motet node --group chat --seeds 127.0.0.1:7800         in other terminals",
+        "  motet sim --seeds 0:200 --scenario membership          two hundred groups in a virtual world of faults",
+    ]
+    if plan.with_spark:
+        lines.insert(-3, f"  motet audit {journals}          the audit again, in words")
+    return lines

@@ -1,0 +1,295 @@
+"""The story, one act after the other: what happens, why it matters, and what was seen."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from motet.demo.board import Board, MemberLine
+from motet.demo.judge import CRASH, MERGE, PARTITION, REPAIR, RESTART, SNAPSHOT, Verdict, Voice
+from motet.demo.plan import LOSS, MAJORITY, MINORITY, NAMES, RATE, SPEAKERS, VICTIM, Plan
+from motet.demo.stage import Stage
+from motet.demo.troupe import Troupe
+from motet.journal.reader import JournalReader
+
+REST = tuple(name for name in NAMES if name != VICTIM)
+QUIET = next(name for name in MINORITY if name in SPEAKERS)  # it must wait while the network is parted
+
+
+@dataclass(slots=True)
+class Story:
+    plan: Plan
+    board: Board
+    troupe: Troupe
+    stage: Stage
+    verdict: Verdict
+    voices: list[Voice] = field(default_factory=list)
+    _number: int = 0
+    _spark: asyncio.Task[None] | None = None
+
+    async def play(self) -> None:
+        acts: list[Callable[[], Awaitable[None]]] = [
+            self.gather,
+            self.speak,
+            self.lose,
+            self.crash,
+            self.come_back,
+            self.picture,
+            self.part,
+            self.merge,
+            self.end,
+        ]
+        try:
+            for act in acts:
+                await act()
+        finally:
+            if self._spark is not None:
+                self._spark.cancel()
+
+    def act(self, title: str, why: str) -> None:
+        self._number += 1
+        self.board.act = f"{self._number}. {title}"
+        self.stage.act(self._number, title, why)
+
+    def say(self, text: str) -> None:
+        self.stage.say(text)
+
+    async def go_on(self, share: float) -> None:
+        """Let them speak for a while."""
+        await asyncio.sleep(self.plan.share(share))
+
+    # The acts
+
+    async def gather(self) -> None:
+        self.act(
+            "Five processes become one group",
+            "Each member is a process of its own. They find one another over UDP and agree on a view: who is here, and "
+            "who coordinates. There is no broker and no server.",
+        )
+        first, *others = NAMES
+        await self.troupe.start(first)
+        if self.plan.with_spark:
+            self._spark = asyncio.create_task(self.troupe.start_spark())
+        await asyncio.gather(*map(self.troupe.start, others))
+        took = await self.board.until(lambda: self.board.agree_on(NAMES, primary=True), "all five are in one view")
+        self.say(f"View {self.board[first].view} has all five, {took:.1f} s after the last one had started.")
+        self.say(f"Their dashboard, while the demo runs: http://{self.troupe.places['eve']['admin']}/")
+
+    async def speak(self) -> None:
+        self.act(
+            "Three speak at once, five hear one order",
+            f"{_names(SPEAKERS)} each multicast {RATE} messages a second. Whoever speaks, every member delivers the "
+            "same message at the same position of one log, and keeps it in a journal on disk.",
+        )
+        self.troupe.speak(SPEAKERS)
+        await self.go_on(0.12)
+        if self._spark is not None:
+            await self._meet_spark()
+        self.say(f"{self.board.position:,} messages are in the log, and {self._rate()} come in each second.")
+
+    async def _meet_spark(self) -> None:
+        if self.board.stream.state != "streams":
+            self.say("Spark is still starting (a JVM takes a few seconds); the group does not wait for it.")
+        assert self._spark is not None
+        await self._spark
+        await self.board.until(lambda: self.board.stream.position > 0, "the Spark query has its first rows")
+        self.say(
+            f"A Spark streaming query now copies the log into a Parquet table, exactly once. It may read from any "
+            f"member and asks {VICTIM} first."
+        )
+
+    async def lose(self) -> None:
+        self.act(
+            f"The network loses {LOSS:.0%} of everything",
+            "Every member drops that share of what it sends and of what it gets, from here to the end of act 8. "
+            "Receivers see the gaps and ask again; the application notices nothing but a little delay.",
+        )
+        dropped, resent, position = self.board.total("dropped"), self.board.total("resent"), self.board.position
+        await self.troupe.fault(NAMES, f"drop={LOSS}")
+        await self.go_on(0.2)
+        await self._everybody_beyond(self.board.position)
+        lost, again = self.board.total("dropped") - dropped, self.board.total("resent") - resent
+        self.say(
+            f"{lost:,} datagrams were lost and {again:,} frames sent again; {self.board.position - position:,} more "
+            "messages are in all five logs, without a gap."
+        )
+        is_held = lost > 0 and all(self.board[name].position > position for name in NAMES)
+        self.verdict.add(REPAIR, is_held, f"{lost:,} datagrams lost in act 3, {again:,} frames sent again")
+
+    async def crash(self) -> None:
+        victim = self.board[VICTIM]
+        self.act(
+            f"kill -9 {VICTIM}",
+            f"{VICTIM} coordinates the group, speaks, and is the one that Spark reads from. Now its process is gone in the "
+            "middle of a sentence. The others must notice, agree on what it still said, and go on.",
+        )
+        streamed = self.board.stream.position
+        self.voices.append(_voice(victim, was_killed=True))
+        pid, killed_at = self.troupe.kill(VICTIM), time.monotonic()
+        await self.troupe.reap(VICTIM)
+        self.say(f"Process {pid} is dead. {VICTIM} had said {victim.figure('sent'):,} messages.")
+        await self.board.until(lambda: self.board.agree_on(REST, primary=True), "the others are in a view without it")
+        took = time.monotonic() - killed_at
+        coordinator, position = self.board[REST[0]].members[0], self.board.position
+        self.say(f"{took:.1f} s later the other four are in view {self.board[REST[0]].view}; {coordinator} coordinates.")
+        await self.go_on(0.12)
+        await self.board.until(lambda: self.board.position > position, "the log grows without it")
+        self.say(f"The log goes on without {VICTIM}: {self.board.position:,} messages.")
+        await self._spark_goes_on(streamed)
+        figure = f"a new view after {took:.1f} s, and the log grew by {self.board.position - position:,} without it"
+        self.verdict.add(CRASH, True, figure)
+
+    async def _spark_goes_on(self, streamed: int) -> None:
+        if not self.plan.with_spark:
+            return
+        stream = self.board.stream
+        await self.board.until(lambda: stream.position > streamed, "the Spark query goes on at another member")
+        self.say(
+            f"Spark's offset means the same everywhere, so the query went on at another member: from position "
+            f"{streamed:,} to {stream.position:,}."
+        )
+
+    async def come_back(self) -> None:
+        line = self.board[VICTIM]
+        self.act(
+            f"{VICTIM} comes back with its journal",
+            "A new process opens the journal that the dead one left. It knows how far that reaches, asks the others for "
+            "what is missing, and for nothing else.",
+        )
+        had = JournalReader(self.plan.journals / VICTIM).bounds().last
+        line.life += 1
+        line.figures.clear()
+        await self.troupe.start(VICTIM)
+        await self.board.until(lambda: self.board.agree_on(NAMES, primary=True), f"{VICTIM} is in the view again")
+        group = self.board.position
+        await self._everybody_beyond(group)
+        self.troupe.speak([VICTIM])
+        await self.troupe.fault([VICTIM], f"drop={LOSS}")
+        self.say(
+            f"Its journal ended at {had:,}; the group was at {group:,}. It has the {group - had:,} between them now, is in "
+            f"view {line.view} and speaks again."
+        )
+        is_held = line.position >= group > had > 0
+        figure = f"kept {had:,} positions on disk, fetched the next {group - had:,} from the others"
+        self.verdict.add(RESTART, is_held, figure)
+        await self.go_on(0.12)
+
+    async def picture(self) -> None:
+        self.act(
+            "A snapshot of all five at one moment",
+            "Nobody stops for it, and yet it is one consistent picture: each member's own state, and the messages that "
+            "were on their way just then (Chandy and Lamport's algorithm).",
+        )
+        taken = await self.troupe.snapshot("dan")
+        if "error" in taken:
+            self.verdict.add(SNAPSHOT, False, str(taken["error"]))
+            return
+        self.say(
+            f"{taken['sent']:,} messages said by the members that live now, {taken['under_way']:,} deliveries under way. "
+            f"For each of the {taken['pairs']} pairs: said = heard + under way."
+        )
+        is_held = not taken["wrong"]
+        figure = f"{taken['pairs']} pairs add up, {taken['under_way']:,} deliveries under way"
+        self.verdict.add(SNAPSHOT, is_held, figure if is_held else f"wrong: {taken['wrong'][:5]}")
+
+    async def part(self) -> None:
+        self.act(
+            "The network falls apart: three here, two there",
+            f"{_names(MAJORITY)} cannot reach {_names(MINORITY)} any more. Only the side with the majority may add to the "
+            "log. The other side knows that it is the smaller one, and its messages wait.",
+        )
+        await self.troupe.cut(MINORITY, MAJORITY)
+        parted_at = time.monotonic()
+        for name in MINORITY:
+            self.board[name].state = "cut off"
+        await self.board.until(lambda: self.board.agree_on(MAJORITY, primary=True), "the larger side has a view")
+        await self.board.until(lambda: not any(self.board[name].is_primary for name in MINORITY), "the smaller one, too")
+        took = time.monotonic() - parted_at
+        self.say(f"{took:.1f} s later each side has its own view. The larger one is primary, and its log goes on.")
+        await self.board.fresh(NAMES)
+        here, there = self._furthest(MAJORITY), self._furthest(MINORITY)
+        await self.go_on(0.2)
+        await self.board.until(lambda: self._furthest(MAJORITY) > here, "the larger side goes on")
+        await self.board.fresh(MINORITY)
+        grown, stalled = self._furthest(MAJORITY) - here, self._furthest(MINORITY) - there
+        self._tell_of_the_smaller_side(grown, stalled)
+        self.verdict.add(PARTITION, grown > 0 == stalled, f"the log grew by {grown:,} on one, by {stalled:,} on the other")
+
+    def _tell_of_the_smaller_side(self, grown: int, stalled: int) -> None:
+        speaker = self.board[QUIET]
+        waiting, told = speaker.figure("open"), _voice(speaker).told_of
+        self.say(f"{grown:,} more messages on the larger side, {stalled:,} on the smaller one; {waiting:,} of {QUIET} wait.")
+        if told:
+            self.say(
+                f"{told:,} that {QUIET} had under way when the cut came were agreed on by too few. {QUIET} was told so, and "
+                "could send them again: nothing is lost in silence."
+            )
+
+    async def merge(self) -> None:
+        self.act(
+            "The network is mended",
+            "The two sides find each other by themselves, merge into one view, and the smaller side fetches what it missed. "
+            "What waited there is said now.",
+        )
+        waiting, healed_at = self.board[QUIET].figure("open"), time.monotonic()
+        for name in MINORITY:
+            await self.troupe.fault([name], *(f"clear@{other}" for other in MAJORITY))
+        await self.board.until(lambda: self.board.agree_on(NAMES, primary=True), "all five are in one view again")
+        took = time.monotonic() - healed_at
+        for name in MINORITY:
+            self.board[name].state = "speaks" if name in SPEAKERS else "listens"
+        await self._everybody_beyond(self.board.position)
+        self.say(f"{took:.1f} s later all five are in view {self.board[VICTIM].view}, and all logs are level again.")
+        await self.go_on(0.12)
+        await self.troupe.fault(NAMES, "clear")
+        figure = f"one view of five after {took:.1f} s; {waiting:,} messages that had waited went into the log"
+        self.verdict.add(MERGE, True, figure)
+
+    async def end(self) -> None:
+        self.act(
+            "The end of the piece",
+            "The speakers stop. What they said becomes stable: every member has it, and nothing can take it back. Then all "
+            "leave, in good order.",
+        )
+        self.troupe.hush(SPEAKERS)
+        await self.board.until(self._is_settled, "everything is stable everywhere")
+        position = self.board.position
+        self.say(f"All five are at position {position:,}, and all of it is stable.")
+        self.voices += [_voice(self.board[name]) for name in SPEAKERS]
+        if self.plan.with_spark:
+            await self.troupe.ask_spark("drained", do="drain", position=position)
+            self.board.stream.state = "ended"
+            self.say(f"Spark has read to the end, position {position:,}, and its query is stopped.")
+        for name in reversed(NAMES):
+            await self.troupe.leave(name)
+        self.say("All five have left.")
+
+    # What acts look at
+
+    def _rate(self) -> str:
+        return f"about {max(line.figure('rate') for line in self.board.lines.values()):,}"
+
+    def _furthest(self, names: tuple[str, ...]) -> int:
+        return max(self.board[name].position for name in names)
+
+    async def _everybody_beyond(self, position: int) -> None:
+        await self.board.until(
+            lambda: all(self.board[name].position >= position for name in NAMES), f"all five are at {position}"
+        )
+
+    def _is_settled(self) -> bool:
+        lines = list(self.board.lines.values())
+        places = {(line.position, line.stable) for line in lines}
+        is_level = len(places) == 1 and all(position == stable for position, stable in places)
+        return is_level and not any(line.figure("open") for line in lines)
+
+
+def _voice(line: MemberLine, *, was_killed: bool = False) -> Voice:
+    failed = tuple((first, last) for first, last in line.figures.get("failed", ()))
+    return Voice(line.name, line.life, line.figure("sent"), line.figure("settled_to"), failed, was_killed)
+
+
+def _names(names: tuple[str, ...]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}"
