@@ -17,6 +17,7 @@ from motet.aio.driver import Driver
 from motet.aio.envelope import SealedEnvelope
 from motet.aio.faults import FaultInjector
 from motet.aio.group import Group
+from motet.aio.names import resolved
 from motet.aio.state import StateProvider, StateReceiver
 from motet.aio.transport import TransportConfig
 from motet.aio.world import REAL_WORLD, Transport, World
@@ -58,6 +59,7 @@ class Joining:
     timeout: float | None = None
     world: World = REAL_WORLD  # `motet.testing` has others
     _joined: Group | None = None
+    _own_host: str | None = None  # `advertise`, by address
 
     def __await__(self) -> Generator[Any, None, Group]:
         return self._join().__await__()
@@ -71,8 +73,11 @@ class Joining:
             await self._joined.leave()
 
     async def _join(self) -> Group:
-        group = self._start()
+        seeds = self._places()
+        config = self.config if seeds is None else replace(self.config, seeds=tuple(seeds))
+        group = self._start(await self._by_address(config))
         if not self.wait:
+            asyncio.get_running_loop().call_later(WARN_AFTER_S, self._tell_if_lonely, group)
             return group
         try:
             await self._until_primary(group)
@@ -81,8 +86,21 @@ class Joining:
             raise
         return group
 
-    def _start(self) -> Group:
-        config = self.config if self.seeds is None else replace(self.config, seeds=tuple(self.seeds))
+    def _places(self) -> Sequence[str] | None:
+        return self.seeds
+
+    async def _by_address(self, config: Config) -> Config:
+        """The same config without host names; this one's own is looked up as well."""
+        wants_ipv6 = ":" in parse_endpoint(self.bind).host
+        own = [] if self.advertise is None else [Endpoint(self.advertise, 0)]
+        named = [*map(parse_endpoint, config.seeds), *own]
+        places = await resolved(named, wants_ipv6=wants_ipv6)
+        if places == named:
+            return config
+        self._own_host = places.pop().host if own else None
+        return replace(config, seeds=tuple(map(str, places)))
+
+    def _start(self, config: Config) -> Group:
         bind = parse_endpoint(self.bind)
         config.check_bind(bind)
         with contextlib.ExitStack() as undo:
@@ -172,7 +190,7 @@ class Joining:
         return Driver(member, transport, listen, faults=faults, envelope=envelope, world=self.world), listeners
 
     def _address(self, bound: Endpoint) -> Address:
-        host = self.advertise or (_own_host() if bound.host in WILDCARDS else bound.host)
+        host = self._own_host or self.advertise or (_own_host() if bound.host in WILDCARDS else bound.host)
         name = self.name or f"{host}:{bound.port}"
         return Address.draw(name, host, bound.port, self.world.draw_rng())
 
@@ -187,11 +205,15 @@ class Joining:
         finally:
             warning.cancel()
 
+    def _tell_if_lonely(self, group: Group) -> None:
+        if not (group.is_closed or group.view.is_primary):
+            self._tell_what_was_tried(group)
+
     def _tell_what_was_tried(self, group: Group) -> None:
         logger.warning("%s still waits for group %r. %s", group.address, self.group, self._what_was_tried(group))
 
     def _what_was_tried(self, group: Group) -> str:
-        seeds = ", ".join(self.seeds or ()) or "no seeds were given, so only members that come by themselves"
+        seeds = ", ".join(self._places() or self.config.seeds) or "no seeds, so only members that come by themselves"
         others = [str(member) for member in group.view.members if member != group.address]
         heard = f"It is with {', '.join(others)}, too few of the group" if others else "Nobody answered"
         return (

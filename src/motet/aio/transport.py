@@ -14,10 +14,12 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from motet.aio.names import is_address, look_up
 from motet.core.identity import Endpoint
 from motet.errors import BindError
 
 MOST_DATAGRAM = 65_535
+MOST_ROUTES = 10_000
 MOST_WAITING = 4_096  # datagrams that wait for the system to take them
 logger = logging.getLogger("motet")
 
@@ -43,6 +45,8 @@ class UdpTransport:
         self.group = config.multicast
         self._group_socket: socket.socket | None = None
         self._waiting: deque[tuple[bytes, Endpoint]] = deque()
+        self._routes: dict[Endpoint, Endpoint] = {}  # where to send for whom: names by address
+        self._looked_up: set[Endpoint] = set()  # names that are being looked up
         self._loop: asyncio.AbstractEventLoop | None = None
         self._received: Received | None = None
         self.wants_sources = False  # whoever injects faults asks where datagrams come from
@@ -73,6 +77,29 @@ class UdpTransport:
                 sock.close()
 
     def send(self, data: bytes, to: Endpoint) -> None:
+        place = self._routes.get(to) or self._route(to)
+        if place is None:
+            self.lost += 1
+        else:
+            self._send(data, place)
+
+    def _route(self, to: Endpoint) -> Endpoint | None:
+        """A name that nobody knew at the join is looked up beside the loop; till then nothing gets there."""
+        if len(self._routes) >= MOST_ROUTES:
+            self._routes.clear()
+        if is_address(to.host):
+            self._routes[to] = to
+        elif to not in self._looked_up and self._loop is not None:
+            self._looked_up.add(to)
+            self._loop.run_in_executor(None, look_up, to).add_done_callback(lambda found: self._found(to, found))
+        return self._routes.get(to)
+
+    def _found(self, to: Endpoint, found: asyncio.Future[Endpoint | None]) -> None:
+        self._looked_up.discard(to)
+        if not found.cancelled() and (place := found.result()) is not None:
+            self._routes[to] = place
+
+    def _send(self, data: bytes, to: Endpoint) -> None:
         if self._waiting:
             self._wait(data, to)
             return

@@ -9,13 +9,14 @@ import json
 import logging
 import signal
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, TextIO
 
 import typer
 
 from motet.aio.events import Batch, BatchEvent
+from motet.aio.faults import parse_fault
 from motet.aio.group import Group
 from motet.aio.joining import Joining
 from motet.config import Config
@@ -35,6 +36,7 @@ Examples:
   seq 1000 | motet node --group chat --bind 127.0.0.1:0 --seeds 127.0.0.1:7800 --leave-at-end --json
 """
 LINES_AT_ONCE = 512
+CHUNK_BYTES = 1 << 16
 Form = Literal["text", "json"]
 
 
@@ -77,6 +79,8 @@ def node(
         journal=journal or None,
         wait=False,
     )
+    for rule in fault or []:
+        parse_fault(rule)  # what is wrong is told before anybody hears of us
     printer = Printer("json" if as_json else "text", sys.stdout)
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(_run(joining, printer, fault or [], order, leave_at_end))
@@ -190,16 +194,16 @@ async def _run(joining: Joining, printer: Printer, faults: list[str], order: str
         for fault in faults:
             group.inject(fault)
         asked_to_stop = _stop_signal()
-        tasks = [asyncio.create_task(_show(group, printer)), asyncio.create_task(asked_to_stop.wait())]
-        reading = asyncio.create_task(_multicast_lines(group, order))
-        if leave_at_end:
-            tasks.append(reading)
+        tasks = [
+            asyncio.create_task(_show(group, printer)),
+            asyncio.create_task(asked_to_stop.wait()),
+            asyncio.create_task(_multicast_lines(group, order, leave_at_end)),
+        ]
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        reading.cancel()
-        for task in done:
-            task.result()
         for task in tasks[1:]:
             task.cancel()
+        for task in done:
+            task.result()
         await group.leave()
         await tasks[0]
         printer.note("left", member=str(group.address))
@@ -219,36 +223,35 @@ async def _show(group: Group, printer: Printer) -> None:
         printer.show(event)
 
 
-async def _multicast_lines(group: Group, order: str) -> None:
+async def _multicast_lines(group: Group, order: str, leave_at_end: bool) -> None:
     """Lines leave together as they came together. At the end of stdin, wait until everybody has them."""
-    receipt = None
-    async for lines in _stdin_lines():
-        receipt = await group.multicast_many(lines, order="fifo" if order == "fifo" else "total")
-    if receipt is not None and order == "total":
-        await receipt.stable()
-
-
-async def _stdin_lines() -> Any:
-    loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(limit=64 << 20)
-    try:
-        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    except (ValueError, OSError):  # a file, or nothing at all: read it beside the loop
-        for batch in _file_batches(sys.stdin):
-            yield batch
-        return
-    rest = b""
-    while chunk := await reader.read(1 << 16):
+    receipt, rest = None, b""
+    async for chunk in _stdin_chunks():
         *lines, rest = (rest + chunk).split(b"\n")
         for start in range(0, len(lines), LINES_AT_ONCE):
-            yield lines[start : start + LINES_AT_ONCE]
+            at_once = lines[start : start + LINES_AT_ONCE]
+            receipt = await group.multicast_many(at_once, order="fifo" if order == "fifo" else "total")
     if rest:
-        yield [rest]
+        receipt = await group.multicast(rest, order="fifo" if order == "fifo" else "total")
+    if receipt is not None and order == "total":
+        await receipt.stable()
+    if not leave_at_end:
+        await asyncio.Event().wait()
 
 
-def _file_batches(source: TextIO | None) -> Iterator[list[bytes]]:
-    if source is None or source.closed:
+async def _stdin_chunks() -> AsyncIterator[bytes]:
+    if sys.stdin is None or sys.stdin.closed:
         return
-    lines = [line.rstrip("\n").encode() for line in source]
-    for start in range(0, len(lines), LINES_AT_ONCE):
-        yield lines[start : start + LINES_AT_ONCE]
+    reader = asyncio.StreamReader()
+    try:
+        loop = asyncio.get_running_loop()
+        pipe, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    except (ValueError, OSError):  # a file: it can be read at once
+        while chunk := sys.stdin.buffer.read(CHUNK_BYTES):
+            yield chunk
+        return
+    try:
+        while chunk := await reader.read(CHUNK_BYTES):
+            yield chunk
+    finally:
+        pipe.close()

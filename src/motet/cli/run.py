@@ -215,30 +215,48 @@ def _report(work: Work, results: list[Result], out: Path | None, as_json: bool) 
     if as_json:
         typer.echo(json.dumps(summary, indent=2))
     else:
-        _print(work, results, is_same, out)
+        _print(work, results, is_same, out, Console())
     return 0 if is_same or work.order == "fifo" else 1
 
 
-def _print(work: Work, results: list[Result], is_same: bool, out: Path | None) -> None:
-    table = Table("member", "delivered", "messages/s", "MB/s", "latency median", "p99", "CPU s", "RSS MB", "resent")
+def _print(work: Work, results: list[Result], is_same: bool, out: Path | None, console: Console) -> None:
+    """80 columns are enough for it."""
+    table = Table(box=None, padding=(0, 1))
+    for number, name in enumerate(("member", "messages", "per s", "MB/s", "median", "p99", "CPU s", "MB", "resent")):
+        table.add_column(name, justify="right" if number else "left", no_wrap=True)
     for result in results:
         latency = [result.latency_us.get(name) for name in ("median_us", "p99_us")]
         table.add_row(
             result.member,
             f"{result.delivered:,}",
-            f"{result.rate:,.0f}",
+            brief(result.rate),
             f"{result.rate * work.size / 1e6:,.1f}",
-            *("-" if value is None else f"{value / 1000:,.2f} ms" for value in latency),
+            *("-" if value is None else brief_time(value) for value in latency),
             f"{result.cpu_s:.2f}",
             f"{result.rss_mb:.0f}",
-            f"{result.counters.get('frame_resent', 0):,}",
+            brief(result.counters.get("frame_resent", 0)),
         )
-    console = Console()
     console.print(table)
+    console.print("median and p99 are from sending to delivery; MB is memory at the end", style="dim", soft_wrap=True)
     if work.order == "total":
         console.print("[green]All members delivered the same sequence.[/]" if is_same else "[red]The logs DIFFER.[/]")
     if out is not None:
         console.print(f"Journals and result.json are in {out}. Next: motet audit {out}/member-*", soft_wrap=True)
+
+
+def brief(number: float) -> str:
+    """In seven columns at most, below 100 000 million."""
+    if number < 10_000:
+        return f"{number:,.0f}"
+    millions = number / 1e6
+    return f"{millions:.2f} M" if millions < 100 else f"{millions:,.0f} M"
+
+
+def brief_time(microseconds: float) -> str:
+    milliseconds = microseconds / 1000
+    if milliseconds < 10:
+        return f"{milliseconds:.2f} ms"
+    return f"{milliseconds:.0f} ms" if milliseconds < 10_000 else f"{milliseconds / 1000:.1f} s"
 
 
 # A member

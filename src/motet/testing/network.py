@@ -7,7 +7,7 @@ between names, and hold for all groups. Everything is drawn from the seed, in th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -147,11 +147,9 @@ class SimJoining(Joining):
 
     __slots__ = ()
 
-    def _start(self) -> Group:
-        if self.seeds is None:
-            assert isinstance(self.world, _Home)
-            self.seeds = self.world.network._seeds(self.group, self.bind)
-        return Joining._start(self)
+    def _places(self) -> Sequence[str]:
+        assert isinstance(self.world, _Home)
+        return self.world.network._seeds(self.group, self.bind) if self.seeds is None else self.seeds
 
 
 class SimTransport:
