@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import time
 
 import pytest
@@ -455,6 +456,24 @@ def test_a_fault_can_name_a_member() -> None:
             a.inject("clear")
             b.inject("clear@c")
             await c.until(lambda view: len(view.members) == 3)
+
+    run(test)
+
+
+def test_members_on_ipv6_find_each_other() -> None:
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as probe:
+            probe.bind(("::1", 0))
+    except OSError as error:
+        pytest.skip(f"there is no IPv6 here: {error}")
+
+    async def test() -> None:
+        a = await motet.join("test", bind="[::1]:0")
+        b = await motet.join("test", bind="[::1]:0", seeds=[str(a.address.endpoint)])
+        assert await (await b.multicast(b"x")).stable() == 1
+        assert len(a.view.members) == 2
+        for group in (a, b):
+            await group.leave()
 
     run(test)
 

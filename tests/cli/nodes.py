@@ -51,8 +51,8 @@ class NodeProcess:
                 for line in lines:
                     if is_wanted(line):
                         return line
-                is_over = not any(reader.is_alive() for reader in self._readers)
-                assert not is_over and time.monotonic() < deadline, f"never said: {self.out[-5:]}, {self.errors[-5:]}"
+                is_over = time.monotonic() > deadline or not any(reader.is_alive() for reader in self._readers)
+                assert not is_over, f"this was never said; the last words: {self.out[-5:]}, {self.errors[-5:]}"
                 self._heard.wait(1)
 
     def expect_line(self, line: str) -> None:

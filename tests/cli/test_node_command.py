@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import signal
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.cli.nodes import PATIENCE_S, NodeProcess
+from tests.cli.nodes import NodeProcess
+from tests.cli.shell import Shell
 
 
 def test_lines_of_all_members_come_out_of_all_in_one_order() -> None:
@@ -54,9 +53,9 @@ def test_programs_get_one_object_per_line() -> None:
 def test_a_file_is_sent_to_its_end_and_then_it_leaves(tmp_path: Path) -> None:
     lines = [b"line %d" % number for number in range(3_000)] + [b"\xff\x00 not text", b"no newline at the end"]
     (tmp_path / "lines").write_bytes(b"\n".join(lines))
-    with (tmp_path / "lines").open("rb") as file:
-        with NodeProcess("--group", "chat", "--name", "a", "--leave-at-end", stdin=file) as node:
-            assert node.wait() == 0
+    arguments = ("--group", "chat", "--name", "a", "--leave-at-end")
+    with (tmp_path / "lines").open("rb") as file, NodeProcess(*arguments, stdin=file) as node:
+        assert node.wait() == 0
     delivered = [line for line in node.out if line[0].isdigit()]
     assert len(delivered) == 3_002
     assert delivered[0] == "1 a line 0"
@@ -88,18 +87,19 @@ def test_a_seed_may_be_a_name() -> None:
         assert a.interrupt() == 0
 
 
-def test_a_port_in_use_is_told() -> None:
+def test_a_port_in_use_is_told(motet_command: Shell) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
         other.bind(("127.0.0.1", 0))
-        answer = refused("--group", "x", "--bind", f"127.0.0.1:{other.getsockname()[1]}")
-    assert "Is another process on that port? Choose another one, or port 0 for any that is free" in answer
+        answer = motet_command("node", "--group", "x", "--bind", f"127.0.0.1:{other.getsockname()[1]}")
+    assert answer.code == 2
+    assert "Is another process on that port? Choose another one, or port 0 for any that is free" in answer.said
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--bind", "nonsense"], "'nonsense' is no address; write HOST:PORT"),
-        (["--bind", "127.0.0.1:99999"], "is no address; write HOST:PORT"),
+        (["--bind", "nonsense"], "'nonsense' is no endpoint; allowed is HOST:PORT"),
+        (["--bind", "127.0.0.1:99999"], "is no endpoint; allowed is HOST:PORT with a port of 0 to 65535"),
         (["--bind", "192.0.2.7:7800"], "there is no key: anybody could speak in the group"),
         (["--bind", "192.0.2.7:7800", "--set", "insecure=true"], "cannot listen on 192.0.2.7:7800"),
         (["--admin", "0.0.0.0:0"], "there is no token: anybody could use it"),
@@ -117,16 +117,10 @@ def test_a_port_in_use_is_told() -> None:
         (["--set", "keys=short"], "key number 1 (5 characters) is no key"),
     ],
 )
-def test_a_mistake_is_answered_in_words(arguments: list[str], words: str) -> None:
-    assert words in refused("--group", "x", *arguments)
-
-
-def refused(*arguments: str) -> str:
-    """What the command says when it refuses; nobody has heard of the member by then."""
-    command = [sys.executable, "-m", "motet", "node", *arguments]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert done.stderr.startswith("motet: ")
-    assert "Traceback" not in done.stderr
-    return done.stderr
+def test_a_mistake_is_answered_in_words(motet_command: Shell, arguments: list[str], words: str) -> None:
+    """Nobody has heard of the member by then."""
+    answer = motet_command("node", "--group", "x", *arguments)
+    assert answer.code == 2
+    assert answer.out == ""
+    assert answer.err.startswith("motet: ")
+    assert words in answer.said

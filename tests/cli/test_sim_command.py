@@ -7,62 +7,19 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import typer.main
 
 import motet.cli.sim
 from motet import __version__
-from motet.cli.app import app, main
 from motet.multicast.receiver import MulticastReceiver
 from motet.sim.channels import Outcome, run_channels
 from motet.sim.runner import SCENARIOS
 from motet.wire.frames import MulticastData
+from tests.cli.shell import Answer, Shell
 
 MOTET = Path(sys.executable).with_name("motet")  # the entry point that an installation makes
-COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def said(self) -> str:
-        """What stands on the error stream, as one line: a terminal may have folded it anywhere."""
-        return " ".join(self.err.split())
-
-
-def plain(text: str) -> str:
-    """Without the colours that some environments force on us."""
-    return re.sub(r"\x1b\[[0-9;]*m", "", text)
-
-
-class Shell:
-    """Runs the entry point in this process, so that a test can plant something first."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-        self._monkeypatch = monkeypatch
-        self._capsys = capsys
-
-    def __call__(self, *arguments: str) -> Answer:
-        self._monkeypatch.setattr(sys, "argv", ["motet", *arguments])
-        self._capsys.readouterr()
-        with pytest.raises(SystemExit) as exit_info:
-            main()
-        captured = self._capsys.readouterr()
-        code = exit_info.value.code
-        return Answer(code if isinstance(code, int) else 0, plain(captured.out), plain(captured.err))
-
-
-@pytest.fixture
-def motet_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
-    monkeypatch.setenv("COLUMNS", "120")
-    return Shell(monkeypatch, capsys)
 
 
 @pytest.fixture
@@ -266,22 +223,6 @@ def test_an_unknown_command_exits_with_2(motet_command: Shell) -> None:
 
 def test_the_version_is_printed(motet_command: Shell) -> None:
     assert motet_command("--version") == Answer(0, f"motet {__version__}\n", "")
-
-
-def test_the_help_lists_every_command(motet_command: Shell) -> None:
-    answer = motet_command("--help")
-    assert answer.code == 0
-    assert COMMANDS
-    for command in COMMANDS:
-        assert re.search(rf"^\W*{command}\b", answer.out, re.MULTILINE)
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_the_help_of_each_command_shows_an_example(motet_command: Shell, command: str) -> None:
-    answer = motet_command(command, "--help")
-    assert answer.code == 0
-    assert "Examples:" in answer.out
-    assert re.search(rf"^\s*motet {command} ", answer.out, re.MULTILINE)
 
 
 def test_the_examples_in_the_help_are_commands_that_parse(

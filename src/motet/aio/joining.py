@@ -17,6 +17,7 @@ from motet.aio.driver import Driver
 from motet.aio.envelope import SealedEnvelope
 from motet.aio.faults import FaultInjector
 from motet.aio.group import Group
+from motet.aio.names import resolved
 from motet.aio.state import StateProvider, StateReceiver
 from motet.aio.transport import TransportConfig
 from motet.aio.world import REAL_WORLD, Transport, World

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
@@ -222,14 +221,14 @@ def _report(work: Work, results: list[Result], out: Path | None, as_json: bool) 
 
 def _print(work: Work, results: list[Result], is_same: bool, out: Path | None, console: Console) -> None:
     """80 columns are enough for it."""
-    table = Table(box=SIMPLE_HEAD)
+    table = Table(box=None, padding=(0, 1))
     for number, name in enumerate(("member", "messages", "per s", "MB/s", "median", "p99", "CPU s", "MB", "resent")):
         table.add_column(name, justify="right" if number else "left", no_wrap=True)
     for result in results:
         latency = [result.latency_us.get(name) for name in ("median_us", "p99_us")]
         table.add_row(
             result.member,
-            brief(result.delivered),
+            f"{result.delivered:,}",
             brief(result.rate),
             f"{result.rate * work.size / 1e6:,.1f}",
             *("-" if value is None else brief_time(value) for value in latency),
