@@ -32,7 +32,6 @@ from motet.stack.trace import Tracer
 
 if TYPE_CHECKING:
     from motet.aio.keeper import JournalKeeper
-from motet.aio.names import resolved
 
 logger = logging.getLogger("motet")
 WARN_AFTER_S = 5.0
