@@ -33,7 +33,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.streaming.minBatchesToRetain": "2",
         "spark.driver.memory": "1g",
     }
-    session = build_session("local[2]", "motet tests", options)
+    session = build_session("local[2]", "motet tests", options, is_light=True)
     yield session
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -49,7 +49,7 @@ def audit(
     from motet.spark.session import build_session
     from motet.spark.verdict import to_text
 
-    spark = build_session(master, "motet audit")
+    spark = build_session(master, "motet audit", is_light=True)
     try:
         verdict = run_audit(spark, directories, with_times=report is not None)
     finally:
@@ -69,7 +69,7 @@ def _follow(directories: list[str], seconds: float, state: Path | None, master: 
     from motet.spark.follow import LiveAudit
     from motet.spark.session import build_session
 
-    spark = build_session(master, "motet audit, live")
+    spark = build_session(master, "motet audit, live", is_light=True)
     with TemporaryDirectory(prefix="motet-audit-") as scratch:
         live = LiveAudit(spark, directories, (state or Path(scratch)).resolve(), lambda found: _raise(found, as_json))
         query = live.start(seconds)

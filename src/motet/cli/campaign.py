@@ -38,7 +38,7 @@ def campaign(
     from motet.spark.session import build_session
 
     seeds = range(first, first + runs)
-    spark = build_session(master, "motet campaign", {"spark.driver.memory": "2g"})
+    spark = build_session(master, "motet campaign", is_light=True)
     try:
         work = Campaign(spark, scenario, seeds, out.resolve(), with_traces=traces)
         summary = _with_progress(work, scenario)

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 DEFAULT_MASTER = "local[*]"
 LOOPBACK = "127.0.0.1"
+# Compiling queries and hot methods pays off after minutes; of two cores it takes one for the first half of one.
+LIGHT_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+LIGHT = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 LOG4J = Path(__file__).with_name("log4j2.properties")
 
 
@@ -26,33 +29,40 @@ class SparkMissingError(MotetError):
 
 
 def build_session(
-    master: str = DEFAULT_MASTER, name: str = "motet", options: Mapping[str, str] | None = None
+    master: str = DEFAULT_MASTER,
+    name: str = "motet",
+    options: Mapping[str, str] | None = None,
+    *,
+    is_light: bool = False,
 ) -> SparkSession:
-    """A session with `format("motet")` registered; the one of this process if there is one already."""
+    """A session with `format("motet")` registered; the one of this process if there is one already.
+
+    A light one is for work whose weight is in Python, with little for the JVM to do: it starts in half the time.
+    """
     if not find_spec("pyspark"):
         raise SparkMissingError("this command runs on PySpark, which is not installed: pip install 'motet[spark]'")
     # Said each time that Arrow is used, and of no use to us: nothing here touches pandas.
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
     with java_for_spark(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PySpark's own, about versions of what it imports
-        return _start(master, name, dict(options or {}))
+        return _start(master, name, (LIGHT if is_light else {}) | dict(options or {}), LIGHT_JAVA if is_light else "")
 
 
-def _start(master: str, name: str, options: dict[str, str]) -> SparkSession:
+def _start(master: str, name: str, options: dict[str, str], java: str) -> SparkSession:
     from pyspark.sql import SparkSession
 
     from motet.spark.source import register
 
     builder = SparkSession.builder.master(master).appName(name)
-    for key, value in (_common(master) | options).items():
+    for key, value in (_common(master, java) | options).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     register(spark)
     return spark
 
 
-def _common(master: str) -> dict[str, str]:
-    java = f"-Dlog4j2.configurationFile={LOG4J.as_uri()} -XX:+IgnoreUnrecognizedVMOptions"
+def _common(master: str, java: str) -> dict[str, str]:
+    java = f"-Dlog4j2.configurationFile={LOG4J.as_uri()} -XX:+IgnoreUnrecognizedVMOptions {java}".strip()
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
