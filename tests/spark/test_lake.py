@@ -25,7 +25,7 @@ def journals(tmp_path: Path) -> list[Path]:
     paths = [tmp_path / name for name in ("alice", "bob", "carol")]
     for member, path in enumerate(paths):
         sizes = {"payload_bytes": 24, "frame_bytes": 512}
-        write_journal(path, "g", ROWS, member=member, stable=STABLE, config=CONFIG, **sizes)  # type: ignore[arg-type]
+        write_journal(path, "g", ROWS, member=member, stable=STABLE, config=CONFIG, **sizes)
     return paths
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, In, IsNotNull, LessThanOrEqual, StringContains
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
@@ -16,12 +18,15 @@ from motet.journal import Fsync, JournalConfig
 from motet.journal.synthetic import write_journal
 from motet.serve.flight import LogService
 from motet.spark import java
+from motet.spark.inputs import find_members
 from motet.spark.kernels import CHUNK, summaries
 from motet.spark.logs import JournalLog, LogUnreadableError, StartTrimmedError
 from motet.spark.options import SourceOptions, parse_source
 from motet.spark.plots import Axis, bars, lines
 from motet.spark.pushdown import Wanted, bounds_of_in, push
+from motet.spark.snapshots import find_snapshots, snapshot_findings
 from motet.spark.source import MotetSource, MotetStreamReader, Range, split
+from motet.spark.traces import find_traces, retransmissions
 from tests.serve.memory import MemorySource
 
 
@@ -208,3 +213,42 @@ def test_the_launcher_leaves_the_vector_module_out(tmp_path: Path) -> None:
     java._write_launcher(script, Path("/bin/echo"))
     told = subprocess.run([script, "-Xmx1g", java.LEFT_OUT, "a b"], capture_output=True, text=True, check=True)
     assert told.stdout == "-Xmx1g a b\n"
+
+
+def snapshot(path: Path, *cuts: tuple[str, int, int, int]) -> Path:
+    """A snapshot's file, as far as the audit reads it: (member, position, stable, recorded at, in microseconds)."""
+    columns = {
+        "kind": ["member"] * len(cuts),
+        "member": [cut[0] for cut in cuts],
+        "position": pa.array([cut[1] for cut in cuts], pa.int64()),
+        "stable": pa.array([cut[2] for cut in cuts], pa.int64()),
+        "recorded_at": pa.array([cut[3] for cut in cuts], pa.timestamp("us", tz="UTC")),
+    }
+    pq.write_table(pa.table(columns), path / "snapshot-ann-1.parquet")
+    return path
+
+
+def test_a_snapshot_is_consistent_or_its_member_and_position_are_named(tmp_path: Path) -> None:
+    export = tmp_path / "ann"
+    export.mkdir()
+    pq.write_table(table(1_000), export / "log.parquet")
+    members, _ = find_members([str(export)])
+    start = 1_700_000_000_000_000
+    snapshot(tmp_path, ("ann", 900, 500, start + 10_000), ("bob", 600, 480, start + 10_000))
+    assert list(snapshot_findings(find_snapshots([str(export)]), members)) == []
+    snapshot(tmp_path, ("ann", 900, 700, start + 10_000), ("bob", 600, 640, start + 100))
+    beyond, later = snapshot_findings(find_snapshots([str(export)]), members)
+    assert (beyond.member, beyond.position, beyond.found) == ("bob", 601, "stable to 640")
+    assert (later.member, later.position) == ("ann", 404)  # bob's first message that he sent after his own cut
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "parquet"])
+def test_retransmissions_are_counted_by_second(tmp_path: Path, ending: str) -> None:
+    events = [(0, "started", None), (1_500_000_000, "frame_resent", 3), (1_700_000_000, "frame_resent", 1)]
+    lines = [{"at_ns": 7 + at, "member": "ann", "kind": kind, "count": count} for at, kind, count in events]
+    path = tmp_path / f"trace-ann.{ending}"
+    if ending == "parquet":
+        pq.write_table(pa.Table.from_pylist(lines), path)
+    else:
+        path.write_text("".join(json.dumps({k: v for k, v in line.items() if v is not None}) + "\n" for line in lines))
+    assert retransmissions(find_traces([str(tmp_path)])) == {"ann": [(0.0, 0.0), (1.0, 4.0)]}

@@ -9,11 +9,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from motet.errors import ConfigError, LogUnavailableError
 from motet.serve.flight import LogService
-from motet.spark.sink import Rows, Shape, StreamWriter, batch_writer, in_order, packed, query_id, stream_writer
+from motet.spark.sink import Shape, StreamWriter, batch_writer, in_order, packed, query_id, stream_writer
 from tests.serve.memory import FailingDoor, FakeGroup, MemorySource
 
 SCHEMA = StructType().add("key", "binary").add("payload", "binary").add("at", "long")
@@ -47,7 +48,7 @@ def payloads(group: FakeGroup) -> list[bytes]:
     return [value for batch in source.read(1, bounds.last, 10_000) for value in batch.column("payload").to_pylist()]
 
 
-def write(writer: StreamWriter, *tasks: tuple[int, ...]) -> list[Rows]:
+def write(writer: StreamWriter, *tasks: tuple[int, ...]) -> list[WriterCommitMessage | None]:
     return [writer.write(iter([rows(*numbers)] if numbers else [])) for numbers in tasks]
 
 
@@ -81,7 +82,7 @@ def test_a_batch_that_broke_off_in_the_middle_is_completed(group: FakeGroup) -> 
     assert payloads(group) == [b"row %d" % number for number in numbers]
 
 
-def _without_patience(writer: StreamWriter, messages: list[Rows], batch: int) -> None:
+def _without_patience(writer: StreamWriter, messages: list[WriterCommitMessage | None], batch: int) -> None:
     """As `commit`, but giving up at once."""
     from motet.serve.client import LogClient
     from motet.spark.sink import producer_of

@@ -21,12 +21,15 @@ from motet.spark.guarantees import (
     INTEGRITY,
     NO_DUPLICATES,
     NO_GAPS,
+    SNAPSHOTS,
     STABILITY,
     TOTAL_ORDER,
     VIRTUAL_SYNCHRONY,
 )
 from motet.spark.inputs import MemberInput, Piece, UnusableInputError, cuts_of, find_members
 from motet.spark.kernels import stream_fault
+from motet.spark.snapshots import find_snapshots, snapshot_findings
+from motet.spark.traces import find_traces, retransmissions
 from motet.spark.verdict import Finding, MemberSummary, Verdict, sorted_findings
 from motet.spark.witness import (
     as_findings,
@@ -95,7 +98,7 @@ def run_audit(spark: SparkSession, directories: Sequence[str], *, with_times: bo
     try:
         cells.count()  # in all tasks at once; what follows is small, and quicker in one partition than shuffled
         cells.coalesce(1).createOrReplaceTempView("cells")
-        return _Auditor(spark, members, tuple(unusable), with_times).verdict(began)
+        return _Auditor(spark, members, tuple(unusable), directories, with_times).verdict(began)
     finally:
         spark.catalog.dropTempView("cells")
         cells.unpersist()
@@ -105,8 +108,15 @@ class _Auditor:
     """Asks the cells, and puts the answers together."""
 
     def __init__(
-        self, spark: SparkSession, members: Sequence[MemberInput], unusable: tuple[str, ...], with_times: bool
+        self,
+        spark: SparkSession,
+        members: Sequence[MemberInput],
+        unusable: tuple[str, ...],
+        directories: Sequence[str],
+        with_times: bool,
     ) -> None:
+        self._snapshots = find_snapshots(directories)
+        self._traces = find_traces(directories) if with_times else []
         self._spark = spark
         self._members = members
         self._unusable = unusable
@@ -134,9 +144,11 @@ class _Auditor:
                 *as_findings(differing),
                 *stable_differences(differing, self._members),
                 *synchrony_findings(self._members, differing),
+                *snapshot_findings(self._snapshots, self._members),
             ]
         )
         facts = {"totals": totals, "views": {member.name: member.views for member in self._members}}
+        facts |= {"retransmissions": retransmissions(self._traces)}
         facts |= {"seconds": sorted(self._answers.get("seconds", []), key=lambda row: row["second"])}
         return Verdict(
             members=tuple(self._summary(member, counts) for member in self._members),
@@ -221,6 +233,7 @@ class _Auditor:
         if steps and len(self._members) > 1:
             looked[VIRTUAL_SYNCHRONY] = f"{steps} changes of view"
         marks = sum(len(member.facts.marks) for member in self._members)
+        looked |= {SNAPSHOTS: f"{len(self._snapshots)} snapshots"} if self._snapshots else {}
         return looked | ({STABILITY: f"{marks} marks"} if marks else {})
 
     def _witnessed(self, totals: Sequence[Any]) -> dict[str, str]:

@@ -20,6 +20,7 @@ from motet.journal.reader import JournalReader
 from motet.spark.kernels import CHUNK
 
 SEGMENTS, PARQUET = "*.seg", "*.parquet"
+SNAPSHOT_FILES = "snapshot-*.parquet"
 COLUMNS = ["position", "epoch", "view", "sender", "seqno", "sent_at", "delivered_at", "key", "payload"]
 _BATCH_ROWS = CHUNK
 SEGMENT, RANGE = -1, -2
@@ -121,7 +122,14 @@ def _member_directories(path: Path) -> list[Path]:
 
 
 def _kind_of(path: Path) -> str:
-    return next((kind for kind in (SEGMENTS, PARQUET) if next(path.glob(kind), None)), "")
+    if next(path.glob(SEGMENTS), None):
+        return SEGMENTS
+    return PARQUET if _exports(path) else ""
+
+
+def _exports(path: Path) -> list[Path]:
+    """Parquet files that are exports of a log: snapshots and traces may lie beside them."""
+    return sorted(file for file in path.glob(PARQUET) if not file.match(SNAPSHOT_FILES) and "trace" not in file.name)
 
 
 def _open(path: Path) -> MemberInput:
@@ -157,7 +165,7 @@ def _introduce(member: MemberInput, directory: Path) -> None:
 
 def _open_parquet(path: Path) -> MemberInput:
     member = MemberInput(path.stem if path.is_file() else path.name, str(path))
-    for file in [path] if path.is_file() else sorted(path.glob(PARQUET)):
+    for file in [path] if path.is_file() else _exports(path):
         member.pieces += _row_groups(member.name, file)
     member.pieces.sort(key=lambda piece: piece.first)
     return member
