@@ -1,8 +1,8 @@
 """Snapshots beside the journals: is each of them a consistent cut?
 
-Nothing that somebody had delivered by its cut may have been sent after its sender's cut. Both times are in the files, by
-the same clock: the sender's time of sending is in the log, and the moment at which it recorded its state in the snapshot.
-What is in flight or waiting is the simulator's to check, which knows everything that was sent.
+Nothing that somebody had delivered by its cut may have been sent after its sender's cut. Both times are in the files,
+by the same clock: the sender's time of sending in the log, and the moment at which it recorded its state in the
+snapshot. What is in flight or waiting is the simulator's to check, which knows everything that was sent.
 """
 
 from __future__ import annotations

@@ -1,0 +1,203 @@
+"""Exactly once, end to end, with real members. Run: python benchmarks/spark_exactly_once.py [--sink]
+
+Members are processes that lose datagrams on purpose and keep journals. While lines are multicast, a streaming query
+copies the log into Parquet (or, with --sink, back into the group). Members that serve it and its driver are killed with
+SIGKILL at random moments; members restart with their journals, drivers from the checkpoint. In the end every stable
+position must be in the output exactly once, and equal to what every journal says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from motet.journal.reader import JournalReader
+from motet.serve.client import LogClient
+from motet.spark.audit import run_audit
+from motet.spark.session import build_session
+from motet.spark.verdict import to_text
+
+ROOT = Path(__file__).parent.parent
+COPY = b"copy "
+
+
+def free_port(kind: int = socket.SOCK_STREAM) -> int:
+    with socket.socket(socket.AF_INET, kind) as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+class Member:
+    def __init__(self, number: int, out: Path, drop: float) -> None:
+        self.name = f"m{number}"
+        self.bind = f"127.0.0.1:{free_port(socket.SOCK_DGRAM)}"
+        self.serve = f"127.0.0.1:{free_port()}"
+        self.journal = out / "journals" / self.name
+        self._log = out / f"{self.name}.log"
+        self._drop = drop
+
+    def start(self, seeds: str) -> None:
+        command = [sys.executable, "-m", "motet", "node", "--group", "orders", "--bind", self.bind, "--name", self.name]
+        command += ["--seeds", seeds, "--journal", str(self.journal), "--serve", self.serve, "--json"]
+        command += ["--fault", f"drop={self._drop}"] if self._drop else []
+        log = self._log.open("ab")
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=log)
+
+    def send(self, lines: list[bytes]) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(b"".join(line + b"\n" for line in lines))
+        self.process.stdin.flush()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+class Driver:
+    def __init__(self, members: str, out: Path, sink: str) -> None:
+        self._command = [sys.executable, "-m", "tests.spark.driver", members, str(out), *([sink] if sink else [])]
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(self._command, start_new_session=True, cwd=ROOT)
+
+    def kill(self) -> None:
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+def wait(what: str, condition: Callable[[], bool], seconds: float = 300.0) -> None:
+    ends_at = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > ends_at:
+            raise SystemExit(f"gave up waiting for: {what}")
+        time.sleep(0.2)
+    print(f"  {what}", flush=True)
+
+
+def commits(out: Path) -> int:
+    return len(list((out / "checkpoint" / "commits").glob("[0-9]*")))
+
+
+def main() -> None:
+    options = arguments()
+    out = Path(options.out)
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    rng = random.Random(options.seed)
+    members = [Member(number, out, options.drop) for number in range(options.members)]
+    seeds = ",".join(member.bind for member in members[:3])
+    for member in members:
+        member.start(seeds)
+    services = ",".join(member.serve for member in members)
+    driver = Driver(services, out, services if options.sink else "")
+    try:
+        play(options, rng, members, seeds, driver, out)
+    finally:
+        for one in (*members, driver):
+            one.kill()
+
+
+def play(
+    options: argparse.Namespace, rng: random.Random, members: list[Member], seeds: str, driver: Driver, out: Path
+) -> None:
+    client = LogClient([member.serve for member in members], patience_s=120)
+    wait("the group is there", lambda: answers(client))
+    driver.start()
+    kills = ["driver"] * options.driver_kills + ["member"] * options.member_kills
+    rng.shuffle(kills)
+    share = options.rows // (len(kills) + 1)
+    for round_, victim in enumerate([*kills, ""]):
+        members[-1].send([b"%d-%d " % (round_, number) + b"x" * 80 for number in range(share)])
+        before = commits(out)
+        wait(f"round {round_}: the query goes on (batch {before})", lambda before=before: commits(out) > before)  # type: ignore[misc]
+        time.sleep(rng.random() * 2)
+        if victim == "driver":
+            driver.kill()
+            driver.start()
+        elif victim == "member":
+            member = members[rng.randrange(len(members) - 1)]  # the last one has lines that wait to be sent
+            member.kill()
+            member.start(seeds)
+        print(f"  killed: {victim or 'nobody'}", flush=True)
+    wanted = share * (len(kills) + 1)
+    wait("everything is stable", lambda: client.offsets().stable >= wanted)
+    if options.sink:
+        wait("everything is copied", lambda: copies(client) >= wanted)
+    else:
+        wait("the query has read all", lambda: read_up_to(out) >= client.offsets().stable)
+    client.close()
+    judge(options, members, out, wanted)
+
+
+def answers(client: LogClient) -> bool:
+    try:
+        client.offsets()
+    except Exception:
+        return False
+    return True
+
+
+def copies(client: LogClient) -> int:
+    last = client.offsets().stable
+    values = (value for batch in client.read(1, last) for value in batch.column("payload").to_pylist())
+    return sum(value.startswith(COPY) for value in values)
+
+
+def read_up_to(out: Path) -> int:
+    files = sorted((out / "checkpoint" / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
+    done = [path for path in files if (out / "checkpoint" / "commits" / path.name).exists()]
+    if not done:
+        return 0
+    return int(json.loads(done[-1].read_text().splitlines()[-1])["position"])
+
+
+def judge(options: argparse.Namespace, members: list[Member], out: Path, wanted: int) -> None:
+    spark = build_session("local[2]", "judge", is_light=True)
+    verdict = run_audit(spark, [str(out / "journals")])
+    print(to_text(verdict))
+    journal = JournalReader(members[-1].journal)
+    payloads = [
+        value
+        for batch in journal.read(1, journal.bounds().stable, 20_000)
+        for value in batch.column("payload").to_pylist()
+    ]
+    originals = [value for value in payloads if not value.startswith(COPY)]
+    assert len(set(originals)) == len(originals) == wanted, (len(originals), len(set(originals)), wanted)
+    if options.sink:
+        once = [value for value in payloads if value.startswith(COPY)]
+        assert sorted(once) == sorted(COPY + value for value in originals), "copies differ"
+    else:
+        table = spark.read.parquet(str(out / "rows")).orderBy("position").select("position", "payload").collect()
+        assert [row["position"] for row in table] == list(range(1, len(payloads) + 1))
+        assert [bytes(row["payload"]) for row in table] == payloads
+    print(
+        f"OK: {wanted} messages, each exactly once; {options.driver_kills} drivers and {options.member_kills} members killed"
+    )
+    sys.exit(verdict.exit_code)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--members", type=int, default=5)
+    parser.add_argument("--rows", type=int, default=60_000)
+    parser.add_argument("--drop", type=float, default=0.1)
+    parser.add_argument("--member-kills", type=int, default=2)
+    parser.add_argument("--driver-kills", type=int, default=3)
+    parser.add_argument("--sink", action="store_true", help="write into the group instead of Parquet")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", default="/tmp/motet-exactly-once")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
