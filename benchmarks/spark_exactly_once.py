@@ -180,9 +180,8 @@ def judge(options: argparse.Namespace, members: list[Member], out: Path, wanted:
         table = spark.read.parquet(str(out / "rows")).orderBy("position").select("position", "payload").collect()
         assert [row["position"] for row in table] == list(range(1, len(payloads) + 1))
         assert [bytes(row["payload"]) for row in table] == payloads
-    print(
-        f"OK: {wanted} messages, each exactly once; {options.driver_kills} drivers and {options.member_kills} members killed"
-    )
+    killed = f"{options.driver_kills} drivers and {options.member_kills} members killed"
+    print(f"OK: {wanted} messages, each exactly once; {killed}")
     sys.exit(verdict.exit_code)
 
 

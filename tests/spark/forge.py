@@ -12,6 +12,7 @@ from pathlib import Path
 from motet.core.identity import Address
 from motet.core.view import ViewId
 from motet.journal.disk import RealDisk
+from motet.journal.reader import JournalReader
 from motet.journal.records import (
     FILE_HEADER,
     MAGIC,
@@ -125,6 +126,13 @@ def _sealed(record: Record, chain: Chain) -> bytes:
     value = chain.take(head.sender, head.messages, shared)
     body = head_of(Kind.FRAME, len(record.body), head.synced, head.at, value, shared)
     return b"".join((body, record.body, padding(len(record.body))))
+
+
+def owner_of(directory: Path) -> int:
+    """The incarnation of the member that writes the journal."""
+    owner = JournalReader(directory).owner
+    assert owner is not None
+    return owner.incarnation
 
 
 # What a forger does

@@ -9,7 +9,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from motet.journal import Fsync, JournalConfig
-from motet.journal.reader import JournalReader
 from motet.journal.synthetic import write_journal
 from motet.spark.audit import run_audit
 from motet.spark.verdict import Finding, Verdict, to_text
@@ -51,7 +50,7 @@ def only_accuses(verdict: Verdict, *members: str) -> None:
 
 def in_one_frame(path: Path, around: int) -> int:
     """A position near `around`, neither the first nor one of the last two of a frame that another member sent."""
-    owner = incarnation(path)
+    owner = forge.owner_of(path)
     forgery = forge.Forgery(path)
     for position in range(around, around + 200):
         segment, place = forgery.frame_of(position)
@@ -59,12 +58,6 @@ def in_one_frame(path: Path, around: int) -> int:
         if head.position < position < head.last - 1 and head.sender != owner:
             return position
     raise LookupError(around)
-
-
-def incarnation(path: Path) -> int:
-    owner = JournalReader(path).owner
-    assert owner is not None
-    return owner.incarnation
 
 
 def test_sound_journals_pass_every_check(spark: SparkSession, journals: Journals) -> None:
@@ -174,7 +167,7 @@ def test_a_message_that_nobody_sent_at_one_member(spark: SparkSession, journals:
 
 def test_a_message_that_its_sender_does_not_know_at_all_others(spark: SparkSession, journals: Journals) -> None:
     """The others agree with each other, and outnumber the one who should have sent it: it is the witness."""
-    carol = incarnation(journals["carol"])
+    carol = forge.owner_of(journals["carol"])
     heads = [segment[place].head for segment, place in forge.Forgery(journals["carol"]).frames()]
     position = next(
         head.position + 1 for head in heads if head.sender == carol and head.position > 600 and head.messages > 3
