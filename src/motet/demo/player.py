@@ -84,7 +84,11 @@ class Player:
     async def run(self) -> None:
         async with self._joining() as group:
             self._group = group
-            say(started=str(group.address.endpoint), services=group.services(), position=group.stats()["log"]["position"])
+            say(
+                started=str(group.address.endpoint),
+                services=group.services(),
+                position=group.stats()["log"]["position"],
+            )
             chores = [asyncio.create_task(chore) for chore in (self._listen(), self._speak(), self._tell())]
             try:
                 await self._obey()
@@ -167,7 +171,6 @@ class Player:
             "view": _view(self.group.view),
             "position": stats["log"]["position"],
             "stable": stats["log"]["stable"],
-            "rate": stats["rates"]["delivered_per_s"],
             "resent": counters["frame_resent"],
             "dropped": counters["fault_dropped"],
             "faults": stats["faults"],
