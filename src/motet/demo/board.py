@@ -33,9 +33,7 @@ class MemberLine:
     is_primary: bool = False
     is_alive: bool = False
     tellings: int = 0  # how often it told its figures
-    trail: deque[tuple[float, int]] = field(
-        default_factory=lambda: deque(maxlen=TRAIL)
-    )  # when it was at which position
+    trail: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=TRAIL))  # (when, position)
     figures: dict[str, Any] = field(default_factory=dict)
 
     def hear(self, word: Mapping[str, Any]) -> None:

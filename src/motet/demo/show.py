@@ -113,7 +113,7 @@ async def _judge(story: Story) -> None:
         await _audit(story)
     else:
         for name in (TABLE, AUDIT):
-            verdict.not_shown(name, plan.no_spark_because)
+            verdict.not_shown(name, plan.no_spark_because.partition(". ")[0])
 
 
 async def _judge_table(story: Story) -> None:
