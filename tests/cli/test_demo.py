@@ -30,7 +30,7 @@ only_linux = pytest.mark.skipif(sys.platform != "linux", reason="looks for proce
 def demo(tmp_path: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
     """The command, with a mark in its environment by which all its descendants are known."""
     command = [sys.executable, "-m", "motet", "demo", "--out", str(tmp_path / "out"), *options]
-    environment = os.environ | {MARK: str(tmp_path), "TMPDIR": str(tmp_path)}
+    environment = os.environ | {MARK: str(tmp_path), "TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, cwd=tmp_path
     )

@@ -47,6 +47,7 @@ class Story:
         finally:
             if self._spark is not None:
                 self._spark.cancel()
+                await asyncio.gather(self._spark, return_exceptions=True)
 
     def act(self, title: str, why: str) -> None:
         self._number += 1

@@ -35,7 +35,8 @@ class Stage(Protocol):
 
 
 def open_stage(console: Console, board: Board) -> Stage:
-    return LiveStage(console, board) if console.is_terminal else PlainStage(console, board)
+    is_live = console.is_terminal and not console.is_dumb_terminal
+    return LiveStage(console, board) if is_live else PlainStage(console, board)
 
 
 class PlainStage:
