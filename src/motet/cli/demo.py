@@ -7,6 +7,7 @@ import json
 import shutil
 import sys
 import time
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -22,6 +23,8 @@ from motet.demo.stage import open_stage, show_verdict
 from motet.errors import ConfigError, MotetError
 
 INTERRUPTED = 130
+GOOD = "Every promise that was shown held."
+BAD = "A PROMISE DID NOT HOLD, which is a bug: please tell us, with the files."
 EXAMPLES = """
 Examples:
 
@@ -108,23 +111,32 @@ def _report(console: Console, plan: Plan, verdict: Verdict, as_json: bool) -> No
         sys.stdout.write(json.dumps(verdict.as_dict(), indent=2) + "\n")
         return
     show_verdict(console, verdict)
-    good = "Every promise that was shown held." if verdict.is_good else "A PROMISE DID NOT HOLD. Please tell us."
-    console.print(
-        f"{good} It took {verdict.seconds:.0f} s.", style="bold green" if verdict.is_good else "bold red", highlight=False
-    )
+    said, style = (GOOD, "bold green") if verdict.is_good else (BAD, "bold red")
+    console.print(f"{said} It took {verdict.seconds:.0f} s.", style=style, highlight=False)
     for line in _next(plan, verdict):
         console.print(line, highlight=False, soft_wrap=True, markup=False)
 
 
-def _next(plan: Plan, verdict: Verdict) -> list[str]:
-    journals = plan.journals
-    lines = ["", *([f"The report, with plots: {verdict.report}"] if verdict.report else []), "", "What to try next:"]
-    lines += [
-        f"  motet journal cat {journals / 'ada'} | head          what one member wrote down",
-        "  motet node --group chat --bind 127.0.0.1:7800          a group of your own; more members join with",
-        "  motet node --group chat --seeds 127.0.0.1:7800         in other terminals",
-        "  motet sim --seeds 0:200 --scenario membership          two hundred groups in a virtual world of faults",
-    ]
+def _next(plan: Plan, verdict: Verdict) -> Iterator[str]:
+    yield ""
+    if verdict.report:
+        yield f"The report, with plots, for your browser: {verdict.report}"
+    yield "What to try next:"
+    journals = _shortest(plan.journals)
+    yield from _hint(f"motet journal cat {journals / 'ada'} | head", "what one member wrote down")
     if plan.with_spark:
-        lines.insert(-3, f"  motet audit {journals}          the audit again, in words")
-    return lines
+        yield from _hint(f"motet audit {journals}", "the audit again, in words")
+    yield from _hint(
+        "motet node --group chat --bind 127.0.0.1:7800", "a group of your own; others join it from other terminals:"
+    )
+    yield from _hint("motet node --group chat --seeds 127.0.0.1:7800", "every line you type is delivered to all")
+    yield from _hint("motet sim --seeds 0:200 --scenario membership", "200 virtual groups, each with faults of its own")
+
+
+def _hint(command: str, meaning: str) -> Iterator[str]:
+    yield f"  {command}"
+    yield f"      {meaning}"
+
+
+def _shortest(path: Path) -> Path:
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

@@ -47,6 +47,7 @@ class Story:
         finally:
             if self._spark is not None:
                 self._spark.cancel()
+                await asyncio.gather(self._spark, return_exceptions=True)
 
     def act(self, title: str, why: str) -> None:
         self._number += 1
@@ -60,7 +61,7 @@ class Story:
         """Let them speak for a while."""
         await asyncio.sleep(self.plan.share(share))
 
-    # The acts
+    # 1, 2
 
     async def gather(self) -> None:
         self.act(
@@ -86,25 +87,26 @@ class Story:
         self.troupe.speak(SPEAKERS)
         await self.go_on(0.12)
         if self._spark is not None:
-            await self._meet_spark()
-        self.say(f"{self.board.position:,} messages are in the log, and {self._rate()} come in each second.")
+            await self._meet_spark(self._spark)
+        self.say(f"{self.board.position:,} messages are in the log, and all five agree on every position.")
 
-    async def _meet_spark(self) -> None:
+    async def _meet_spark(self, starting: asyncio.Task[None]) -> None:
         if self.board.stream.state != "streams":
-            self.say("Spark is still starting (a JVM takes a few seconds); the group does not wait for it.")
-        assert self._spark is not None
-        await self._spark
+            self.say("Spark is still starting (a JVM takes a few seconds). The group does not wait for it.")
+        await starting
         await self.board.until(lambda: self.board.stream.position > 0, "the Spark query has its first rows")
         self.say(
-            f"A Spark streaming query now copies the log into a Parquet table, exactly once. It may read from any "
-            f"member and asks {VICTIM} first."
+            "A Spark streaming query now copies the log into a Parquet table, exactly once. It may read from any "
+            f"member, and asks {VICTIM} first."
         )
+
+    # 3
 
     async def lose(self) -> None:
         self.act(
-            f"The network loses {LOSS:.0%} of everything",
+            f"The network loses {LOSS * 100:.0f} % of everything",
             "Every member drops that share of what it sends and of what it gets, from here to the end of act 8. "
-            "Receivers see the gaps and ask again; the application notices nothing but a little delay.",
+            "Receivers see the gaps and ask again; the application notices nothing but some delay.",
         )
         dropped, resent, position = self.board.total("dropped"), self.board.total("resent"), self.board.position
         await self.troupe.fault(NAMES, f"drop={LOSS}")
@@ -118,28 +120,35 @@ class Story:
         is_held = lost > 0 and all(self.board[name].position > position for name in NAMES)
         self.verdict.add(REPAIR, is_held, f"{lost:,} datagrams lost in act 3, {again:,} frames sent again")
 
+    # 4
+
     async def crash(self) -> None:
-        victim = self.board[VICTIM]
         self.act(
             f"kill -9 {VICTIM}",
-            f"{VICTIM} coordinates the group, speaks, and is the one that Spark reads from. Now its process is gone in the "
-            "middle of a sentence. The others must notice, agree on what it still said, and go on.",
+            f"{VICTIM} coordinates the group, speaks{self._serves_spark()}. Now its process is gone in the middle of a "
+            "sentence. The others must notice, agree on what it still said, and go on.",
         )
-        streamed = self.board.stream.position
+        streamed, killed_at = self.board.stream.position, await self._kill()
+        await self.board.until(lambda: self.board.agree_on(REST, primary=True), "the others are in a view without it")
+        took, other, position = time.monotonic() - killed_at, self.board[REST[0]], self.board.position
+        self.say(f"{took:.1f} s later the other four are in view {other.view}, and {other.members[0]} coordinates.")
+        await self.go_on(0.12)
+        await self.board.until(lambda: self.board.position > position, "the log grows without it")
+        grown = self.board.position - position
+        self.say(f"The log goes on without {VICTIM}: {grown:,} more messages.")
+        await self._spark_goes_on(streamed)
+        self.verdict.add(CRASH, grown > 0, f"a new view after {took:.1f} s, and {grown:,} more messages without it")
+
+    async def _kill(self) -> float:
+        victim = self.board[VICTIM]
         self.voices.append(_voice(victim, was_killed=True))
         pid, killed_at = self.troupe.kill(VICTIM), time.monotonic()
         await self.troupe.reap(VICTIM)
         self.say(f"Process {pid} is dead. {VICTIM} had said {victim.figure('sent'):,} messages.")
-        await self.board.until(lambda: self.board.agree_on(REST, primary=True), "the others are in a view without it")
-        took = time.monotonic() - killed_at
-        coordinator, position = self.board[REST[0]].members[0], self.board.position
-        self.say(f"{took:.1f} s later the other four are in view {self.board[REST[0]].view}; {coordinator} coordinates.")
-        await self.go_on(0.12)
-        await self.board.until(lambda: self.board.position > position, "the log grows without it")
-        self.say(f"The log goes on without {VICTIM}: {self.board.position:,} messages.")
-        await self._spark_goes_on(streamed)
-        figure = f"a new view after {took:.1f} s, and the log grew by {self.board.position - position:,} without it"
-        self.verdict.add(CRASH, True, figure)
+        return killed_at
+
+    def _serves_spark(self) -> str:
+        return ", and is the one that Spark reads from" if self.plan.with_spark else ""
 
     async def _spark_goes_on(self, streamed: int) -> None:
         if not self.plan.with_spark:
@@ -147,20 +156,21 @@ class Story:
         stream = self.board.stream
         await self.board.until(lambda: stream.position > streamed, "the Spark query goes on at another member")
         self.say(
-            f"Spark's offset means the same everywhere, so the query went on at another member: from position "
+            "Spark's offset means the same at every member, so the query went on at another one, from position "
             f"{streamed:,} to {stream.position:,}."
         )
+
+    # 5
 
     async def come_back(self) -> None:
         line = self.board[VICTIM]
         self.act(
             f"{VICTIM} comes back with its journal",
-            "A new process opens the journal that the dead one left. It knows how far that reaches, asks the others for "
-            "what is missing, and for nothing else.",
+            "A new process opens the journal that the dead one left. It knows how far that reaches, and asks the "
+            "others for what is missing and nothing else.",
         )
         had = JournalReader(self.plan.journals / VICTIM).bounds().last
-        line.life += 1
-        line.figures.clear()
+        line.begin_anew()
         await self.troupe.start(VICTIM)
         await self.board.until(lambda: self.board.agree_on(NAMES, primary=True), f"{VICTIM} is in the view again")
         group = self.board.position
@@ -168,13 +178,14 @@ class Story:
         self.troupe.speak([VICTIM])
         await self.troupe.fault([VICTIM], f"drop={LOSS}")
         self.say(
-            f"Its journal ended at {had:,}; the group was at {group:,}. It has the {group - had:,} between them now, is in "
-            f"view {line.view} and speaks again."
+            f"Its journal ended at {had:,}; the group was at {group:,}. Now it has the {group - had:,} between them, "
+            f"is in view {line.view}, and speaks again."
         )
-        is_held = line.position >= group > had > 0
         figure = f"kept {had:,} positions on disk, fetched the next {group - had:,} from the others"
-        self.verdict.add(RESTART, is_held, figure)
+        self.verdict.add(RESTART, line.position >= group > had > 0, figure)
         await self.go_on(0.12)
+
+    # 6
 
     async def picture(self) -> None:
         self.act(
@@ -187,51 +198,61 @@ class Story:
             self.verdict.add(SNAPSHOT, False, str(taken["error"]))
             return
         self.say(
-            f"{taken['sent']:,} messages said by the members that live now, {taken['under_way']:,} deliveries under way. "
-            f"For each of the {taken['pairs']} pairs: said = heard + under way."
+            f"{taken['sent']:,} messages said by those who are here, {taken['under_way']:,} deliveries under way. For "
+            f"each of the {taken['pairs']} pairs of members: said = heard + under way."
         )
-        is_held = not taken["wrong"]
-        figure = f"{taken['pairs']} pairs add up, {taken['under_way']:,} deliveries under way"
-        self.verdict.add(SNAPSHOT, is_held, figure if is_held else f"wrong: {taken['wrong'][:5]}")
+        figure = f"{taken['pairs']} pairs add up, with {taken['under_way']:,} deliveries under way"
+        wrong = taken["wrong"]
+        self.verdict.add(SNAPSHOT, not wrong, f"wrong: {', '.join(wrong[:5])}" if wrong else figure)
+
+    # 7
 
     async def part(self) -> None:
         self.act(
             "The network falls apart: three here, two there",
-            f"{_names(MAJORITY)} cannot reach {_names(MINORITY)} any more. Only the side with the majority may add to the "
-            "log. The other side knows that it is the smaller one, and its messages wait.",
+            f"{_names(MAJORITY)} cannot reach {_names(MINORITY)} any more. Only the side with the majority may add to "
+            "the log. The other side knows that it is the smaller one, and its messages wait.",
         )
+        told, parted_at = _voice(self.board[QUIET]).told_of, time.monotonic()
         await self.troupe.cut(MINORITY, MAJORITY)
-        parted_at = time.monotonic()
         for name in MINORITY:
             self.board[name].state = "cut off"
         await self.board.until(lambda: self.board.agree_on(MAJORITY, primary=True), "the larger side has a view")
-        await self.board.until(lambda: not any(self.board[name].is_primary for name in MINORITY), "the smaller one, too")
+        await self.board.until(lambda: self.board.agree_on(MINORITY, primary=False), "the smaller side has a view")
         took = time.monotonic() - parted_at
         self.say(f"{took:.1f} s later each side has its own view. The larger one is primary, and its log goes on.")
+        grown, stalled = await self._growth_of_the_sides()
+        self._tell_of_the_sides(grown, stalled, _voice(self.board[QUIET]).told_of - told)
+        figure = f"the log grew by {grown:,} on one, by {stalled:,} on the other"
+        self.verdict.add(PARTITION, grown > 0 == stalled, figure)
+
+    async def _growth_of_the_sides(self) -> tuple[int, int]:
         await self.board.fresh(NAMES)
         here, there = self._furthest(MAJORITY), self._furthest(MINORITY)
         await self.go_on(0.2)
         await self.board.until(lambda: self._furthest(MAJORITY) > here, "the larger side goes on")
         await self.board.fresh(MINORITY)
-        grown, stalled = self._furthest(MAJORITY) - here, self._furthest(MINORITY) - there
-        self._tell_of_the_smaller_side(grown, stalled)
-        self.verdict.add(PARTITION, grown > 0 == stalled, f"the log grew by {grown:,} on one, by {stalled:,} on the other")
+        return self._furthest(MAJORITY) - here, self._furthest(MINORITY) - there
 
-    def _tell_of_the_smaller_side(self, grown: int, stalled: int) -> None:
-        speaker = self.board[QUIET]
-        waiting, told = speaker.figure("open"), _voice(speaker).told_of
-        self.say(f"{grown:,} more messages on the larger side, {stalled:,} on the smaller one; {waiting:,} of {QUIET} wait.")
+    def _tell_of_the_sides(self, grown: int, stalled: int, told: int) -> None:
+        waiting = self.board[QUIET].figure("open")
+        self.say(
+            f"{grown:,} more messages on the larger side and {stalled:,} on the smaller one, where {waiting:,} of "
+            f"{QUIET} wait."
+        )
         if told:
             self.say(
-                f"{told:,} that {QUIET} had under way when the cut came were agreed on by too few. {QUIET} was told so, and "
-                "could send them again: nothing is lost in silence."
+                f"{told:,} that {QUIET} had under way when the cut came were agreed on by too few. {QUIET} was told so "
+                "and could send them again: nothing is lost in silence."
             )
+
+    # 8, 9
 
     async def merge(self) -> None:
         self.act(
             "The network is mended",
-            "The two sides find each other by themselves, merge into one view, and the smaller side fetches what it missed. "
-            "What waited there is said now.",
+            "The two sides find each other by themselves and merge into one view. The smaller side fetches what it "
+            "missed, and what waited there is said now.",
         )
         waiting, healed_at = self.board[QUIET].figure("open"), time.monotonic()
         for name in MINORITY:
@@ -250,10 +271,11 @@ class Story:
     async def end(self) -> None:
         self.act(
             "The end of the piece",
-            "The speakers stop. What they said becomes stable: every member has it, and nothing can take it back. Then all "
-            "leave, in good order.",
+            "The speakers stop. What they said becomes stable: every member has it, and nothing can take it back. Then "
+            "all leave, in good order.",
         )
         self.troupe.hush(SPEAKERS)
+        await self.board.fresh(NAMES)
         await self.board.until(self._is_settled, "everything is stable everywhere")
         position = self.board.position
         self.say(f"All five are at position {position:,}, and all of it is stable.")
@@ -267,9 +289,6 @@ class Story:
         self.say("All five have left.")
 
     # What acts look at
-
-    def _rate(self) -> str:
-        return f"about {max(line.figure('rate') for line in self.board.lines.values()):,}"
 
     def _furthest(self, names: tuple[str, ...]) -> int:
         return max(self.board[name].position for name in names)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,7 @@ from motet.errors import MotetError
 
 PATIENCE_S = 600.0  # the bound for something that hangs; on a machine with much else to do everything takes its time
 LOOK_EVERY_S = 0.05
+TRAIL = 10  # tellings, some four seconds
 
 
 class DemoError(MotetError):
@@ -31,15 +33,24 @@ class MemberLine:
     is_primary: bool = False
     is_alive: bool = False
     tellings: int = 0  # how often it told its figures
+    trail: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=TRAIL))  # (when, position)
     figures: dict[str, Any] = field(default_factory=dict)
 
     def hear(self, word: Mapping[str, Any]) -> None:
         stats = word.get("stats", {})
         self.figures |= stats
         self.tellings += bool(stats)
+        if stats:
+            self.trail.append((time.monotonic(), self.position))
         view = word.get("view") or stats.get("view")
         if view:
             self.view, self.members, self.is_primary = view["number"], tuple(view["members"]), view["primary"]
+
+    def begin_anew(self) -> None:
+        """A new process takes this one's place."""
+        self.life += 1
+        self.figures.clear()
+        self.trail.clear()
 
     def figure(self, name: str) -> int:
         return int(self.figures.get(name, 0))
@@ -47,6 +58,14 @@ class MemberLine:
     @property
     def position(self) -> int:
         return self.figure("position")
+
+    @property
+    def rate(self) -> float:
+        """Messages per second, over the last few seconds."""
+        if len(self.trail) < 2 or not self.is_alive:
+            return 0.0
+        (begin, low), (end, high) = self.trail[0], self.trail[-1]
+        return max(0, high - low) / (end - begin) if end > begin else 0.0
 
     @property
     def stable(self) -> int:

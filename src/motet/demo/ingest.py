@@ -14,13 +14,14 @@ import queue
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from motet.demo.tether import say
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 LOOK_EVERY_S = 0.25
 MOST_RESTARTS = 10
@@ -48,7 +49,7 @@ class Ingest:
         ).start()  # fmt: skip
 
     def look(self) -> int:
-        """Tell how far the query is, and start it again if it failed. The answer is the position that is in the table."""
+        """Tell how far the table is, and start a query again that failed. The answer is the table's last position."""
         query = self._query
         if query is None:
             return 0
@@ -99,8 +100,7 @@ class Ingest:
         from motet.spark.report import to_html
 
         verdict = run_audit(self._spark, [command["journals"]], with_times=True)
-        with open(command["report"], "w", encoding="utf-8") as file:
-            file.write(to_html(verdict, "Motet demo: the audit"))
+        Path(command["report"]).write_text(to_html(verdict, "Motet demo: the audit"), encoding="utf-8")
         say(audit=json.loads(verdict.to_json()))
 
     def obey(self, command: dict[str, Any]) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +143,7 @@ def once_and_in_order(numbers: dict[tuple[str, int], list[int]]) -> tuple[bool, 
     wrong = [
         f"{name} {n} after {before}"
         for (name, _), found in numbers.items()
-        for before, n in zip(found, found[1:], strict=False)
+        for before, n in pairwise(found)
         if n <= before
     ]
     if wrong:

@@ -30,6 +30,7 @@ from motet.snapshot.export import write_files
 
 TICK_S = 0.2
 TELL_EVERY_S = 0.4
+SNAPSHOT_PAUSE_S = 1.0
 SNAPSHOT_ATTEMPTS = 5  # a view change in the middle of one makes it fail, and it is simply taken again
 ITEMS = (b"viol", b"lute", b"oboe", b"drum")
 
@@ -84,7 +85,7 @@ class Player:
     async def run(self) -> None:
         async with self._joining() as group:
             self._group = group
-            say(started=str(group.address.endpoint), services=group.services(), position=group.stats()["log"]["position"])
+            say(started=str(group.address.endpoint), services=group.services())
             chores = [asyncio.create_task(chore) for chore in (self._listen(), self._speak(), self._tell())]
             try:
                 await self._obey()
@@ -167,7 +168,6 @@ class Player:
             "view": _view(self.group.view),
             "position": stats["log"]["position"],
             "stable": stats["log"]["stable"],
-            "rate": stats["rates"]["delivered_per_s"],
             "resent": counters["frame_resent"],
             "dropped": counters["fault_dropped"],
             "faults": stats["faults"],
@@ -201,6 +201,7 @@ class Player:
                 if attempt == SNAPSHOT_ATTEMPTS - 1:
                     say(snapshot={"error": str(error)})
                     return
+                await asyncio.sleep(SNAPSHOT_PAUSE_S)
         files = await asyncio.to_thread(write_files, result, directory)
         say(snapshot=result.summary() | balance(result) | {"file": str(files[0])})
 

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import shutil
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 
 from motet.demo.acts import Story
 from motet.demo.board import Board
-from motet.demo.judge import AUDIT, NOTHING_LOST, ONCE, ONE_LOG, TABLE, Verdict, heard, nothing_lost, once_and_in_order, same_log
+from motet.demo.judge import (
+    AUDIT,
+    NOTHING_LOST,
+    ONCE,
+    ONE_LOG,
+    TABLE,
+    Verdict,
+    heard,
+    nothing_lost,
+    once_and_in_order,
+    same_log,
+)
 from motet.demo.plan import NAMES, Plan
 from motet.demo.stage import Stage
 from motet.demo.troupe import Troupe
@@ -70,12 +80,13 @@ async def _stopped_by_signals(troupe: Troupe) -> AsyncIterator[None]:
             loop.remove_signal_handler(number)
 
 
-async def _unless_broken(troupe: Troupe, playing: asyncio.Future[None] | object) -> None:
+async def _unless_broken(troupe: Troupe, playing: Coroutine[None, None, None]) -> None:
     """A process that dies without being told to ends the show, whatever the act was waiting for."""
-    task = asyncio.ensure_future(playing)  # type: ignore[arg-type]
+    task = asyncio.create_task(playing)
     try:
         await asyncio.wait({task, troupe.broken}, return_when=asyncio.FIRST_COMPLETED)
-        (troupe.broken if troupe.broken.done() else task).result()
+        done = troupe.broken if troupe.broken.done() else task
+        done.result()
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -88,7 +99,7 @@ async def _judge(story: Story) -> None:
     plan, verdict = story.plan, story.verdict
     story.act(
         "Did it hold?",
-        "Nothing so far asks you to believe. Here are five journals that five processes wrote, each on its own: are they "
+        "You need not believe any of it. Here are the journals that five processes wrote, each on its own. Are they "
         "the same log, is everything in it that was promised, and does Spark's table say the same?",
     )
     is_same, figure, log = await asyncio.to_thread(same_log, [plan.journals / name for name in NAMES])
@@ -102,7 +113,7 @@ async def _judge(story: Story) -> None:
         await _audit(story)
     else:
         for name in (TABLE, AUDIT):
-            verdict.not_shown(name, plan.no_spark_because)
+            verdict.not_shown(name, plan.no_spark_because.partition(". ")[0])
 
 
 async def _judge_table(story: Story) -> None:
@@ -121,9 +132,9 @@ async def _judge_table(story: Story) -> None:
 async def _audit(story: Story) -> None:
     plan = story.plan
     story.say("The audit reads all five journals in Spark and checks one guarantee after the other.")
-    audit = (
-        await story.troupe.ask_spark("audit", do="audit", journals=str(plan.journals), report=str(plan.report))
-    )["audit"]
+    audit = (await story.troupe.ask_spark("audit", do="audit", journals=str(plan.journals), report=str(plan.report)))[
+        "audit"
+    ]
     checked = [name for name, check in audit["checks"].items() if check["state"] == "ok"]
     broken = [name for name, check in audit["checks"].items() if check["state"] == "violated"]
     figure = f"{len(checked)} guarantees over {audit['rows']:,} rows: {', '.join(checked)}"
@@ -136,5 +147,5 @@ def _remove(plan: Plan) -> None:
     """What was just killed may still be writing its last file."""
     for _ in range(10):
         shutil.rmtree(plan.scratch, ignore_errors=True)
-        if not os.path.exists(plan.scratch):
+        if not plan.scratch.exists():
             return

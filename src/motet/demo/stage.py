@@ -35,7 +35,8 @@ class Stage(Protocol):
 
 
 def open_stage(console: Console, board: Board) -> Stage:
-    return LiveStage(console, board) if console.is_terminal else PlainStage(console, board)
+    is_live = console.is_terminal and not console.is_dumb_terminal
+    return LiveStage(console, board) if is_live else PlainStage(console, board)
 
 
 class PlainStage:
@@ -133,19 +134,21 @@ def members(board: Board) -> Table:
 
 
 def _cells(line: MemberLine) -> list[RenderableType]:
-    view = f"{line.view}: {' '.join(line.members)}{'' if line.is_primary else ' (not primary)'}" if line.members else "-"
-    figures = [line.position, line.stable, line.figure("rate"), line.figure("dropped"), line.figure("resent")]
+    kind = "" if line.is_primary else " (not primary)"
+    view = f"{line.view}: {' '.join(line.members)}{kind}" if line.members else "-"
+    figures = [line.position, line.stable, round(line.rate), line.figure("dropped"), line.figure("resent")]
     does = Text(line.state, STYLES.get(line.state, ""))
     return [Text(line.name), does, Text(view, "" if line.is_primary else "yellow"), *(f"{n:,}" for n in figures)]
 
 
 def stream(board: Board) -> Text:
     line = board.stream
-    if line.state != "streams":
+    if not line.batches:
         return Text(f"spark   {line.state}", "dim")
-    behind = max(0, board.position - line.position)
     restarts = f", started again {line.restarts}×" if line.restarts else ""
-    return Text(f"spark   {line.position:,} rows in the table, {behind:,} behind, {line.batches} micro-batches{restarts}")
+    behind = f"{max(0, board.position - line.position):,} behind the log"
+    rows = f"{line.position:,} rows in the table, {behind}, {line.batches} micro-batches{restarts}"
+    return Text(f"spark   {line.state}: {rows}")
 
 
 def show_verdict(console: Console, verdict: Verdict) -> None:

@@ -22,7 +22,7 @@ class OrderingConfig:
     window: int = 64  # frames of ours that may be under way without being delivered
     reach: int = 1024  # frames of ours that others may not have delivered yet; bounds their hold-back queues
     backlog_bytes: int = 32 << 20  # accepted but waiting; once beyond it, `send` refuses
-    ask_ns: int = 50 * MILLISECOND  # proposals that are late are asked for after this, and ever more seldom
+    ask_ns: int = 50 * MILLISECOND  # proposals that are late are asked for after this, then up to four times as seldom
     progress_ns: int = 10 * MILLISECOND  # how often members tell how far they are, while that changes
     most_riders: int = 64  # final numbers that ride on one frame; more make a frame of their own
     waits_for_disk: bool = False  # others hear only of what is on our disk: then stable is, at every member

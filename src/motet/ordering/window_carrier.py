@@ -25,6 +25,7 @@ from motet.wire.frames import Finals, ProposalRequest, Proposals
 from motet.wire.ordered import Number, Ordered, seal
 
 Runs = list[tuple[int, int, int]]
+MOST_DOUBLINGS = 2  # one late proposal holds up the whole log, and a question is a small datagram: keep on asking
 
 
 class WindowCarrier:
@@ -158,7 +159,7 @@ class WindowCarrier:
         spans = {member: self._isis.missing(rank, self.sent) for member, rank in self._ranks.items()}
         late = {member: span for member, span in spans.items() if span is not None and member != self._local}
         self._asked += 1
-        self._ask_at = now + (self._config.ask_ns << min(self._asked, 5)) if late else None
+        self._ask_at = now + (self._config.ask_ns << min(self._asked, MOST_DOUBLINGS)) if late else None
         return [Transmit(member, ProposalRequest(self._view.id, *span)) for member, span in late.items()]
 
     def next_deadline(self) -> int | None:
