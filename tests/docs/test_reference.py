@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import inspect
 import re
+from dataclasses import fields
 
 import pytest
 
 import motet
 from motet import errors
+from motet.aio.joining import Joining
 from motet.errors import MotetError
 from tests.docs.pages import DOCS
 from tests.docs.reference import PAGE, reference
@@ -25,6 +27,12 @@ def test_every_public_name_is_in_the_reference() -> None:
     page = (REFERENCE / "api.md").read_text(encoding="utf-8")
     told = set(re.findall(r"^::: [\w.]+\.(\w+)$", page, re.MULTILINE))
     assert set(motet.__all__) - {"__version__"} <= told
+
+
+def test_every_option_of_join_is_told() -> None:
+    page = (REFERENCE / "api.md").read_text(encoding="utf-8")
+    options = {field.name for field in fields(Joining) if not field.name.startswith("_")}
+    assert options == set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
 
 
 @pytest.mark.parametrize("error", [error for error in ERRORS if error is not MotetError], ids=lambda e: e.__name__)
