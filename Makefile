@@ -9,7 +9,7 @@ CODE := $(wildcard src tests benchmarks examples)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test lint campaign bench clean
+.PHONY: help venv demo test lint docs campaign bench package clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +26,15 @@ lint: $(STAMP)  ## ruff (rules and format) and mypy --strict
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy $(CODE)
+
+docs: $(STAMP)  ## write the pages that are made from the code, and build all of them into build/site
+	$(BIN)/python -m tests.docs.reference
+	$(BIN)/python -m tests.serve.operations_guide
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+package: $(STAMP)  ## build wheel and sdist into dist, and try the wheel in an empty environment
+	$(BIN)/python -m build --no-isolation --outdir dist
+	$(BIN)/python -m tests.packaging.clean_install
 
 campaign: $(STAMP)  ## simulate seeds 0 to SEEDS (default 1000) of each scenario, then every case of the small world
 	$(BIN)/motet sim --seeds 0:$(SEEDS) --scenario channels

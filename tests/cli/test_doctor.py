@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import resource
@@ -52,6 +53,18 @@ def test_a_port_in_use_says_how_to_find_another() -> None:
     assert finding.verdict is Verdict.FAIL
     assert "in use" in finding.text
     assert "ss -lun" in finding.remedy
+
+
+def test_a_frame_that_the_system_does_not_carry_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """macOS refuses datagrams of more than 9 216 bytes unless it is told otherwise."""
+
+    def too_long(bind: Endpoint) -> socket.socket:
+        raise OSError(errno.EMSGSIZE, "Message too long")
+
+    monkeypatch.setattr(checkup, "_udp", too_long)
+    finding = checkup.check_sockets(asked())
+    assert finding.verdict is Verdict.FAIL
+    assert "frame_bytes" in finding.remedy
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid"])

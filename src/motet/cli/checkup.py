@@ -6,6 +6,7 @@ needed for one feature only is a NOTE when it is missing.
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
 import shutil
@@ -156,6 +157,8 @@ def check_sockets(examination: Examination) -> Finding:
 def _socket_remedy(error: OSError) -> str:
     if isinstance(error, TimeoutError):
         return "a firewall drops it: allow UDP between the members, and from this machine to itself"
+    if error.errno == errno.EMSGSIZE:
+        return "set frame_bytes lower, for example 8KiB; on macOS also: sudo sysctl -w net.inet.udp.maxdgram=65535"
     return "name an address of this machine, and a port that is free; `ip address` and `ss -lun` list them"
 
 
