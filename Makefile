@@ -27,13 +27,14 @@ lint: $(STAMP)  ## ruff (rules and format) and mypy --strict
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy $(CODE)
 
-campaign: $(STAMP)  ## simulate seeds 0 to SEEDS (default 1000) of each scenario, then every case of the small world
+campaign: $(STAMP)  ## simulate seeds 0 to SEEDS (default 1000) of each scenario and every small world; fire a million hostile datagrams
 	$(BIN)/motet sim --seeds 0:$(SEEDS) --scenario channels
 	$(BIN)/motet sim --seeds 0:$(SEEDS) --scenario membership
 	$(BIN)/motet sim --seeds 0:$(SEEDS) --scenario total-order
 	$(BIN)/motet sim --seeds 0:$(SEEDS) --scenario snapshot
 	$(BIN)/motet sim --seeds 0:3 --scenario membership-100
 	$(BIN)/motet sim --seeds all --scenario small-world
+	$(BIN)/python benchmarks/hostile.py
 
 bench: $(STAMP)  ## measure the path of a frame through a channel, and view changes in virtual time
 	$(BIN)/python benchmarks/channel_path.py
