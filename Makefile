@@ -36,13 +36,14 @@ package: $(STAMP)  ## build wheel and sdist into dist, and try the wheel in an e
 	$(BIN)/python -m build --no-isolation --outdir dist
 	$(BIN)/python -m tests.packaging.clean_install
 
-campaign: $(STAMP)  ## simulate seeds 0 to SEEDS (default 1000) of each scenario, then every case of the small world
+campaign: $(STAMP)  ## SEEDS (default 1000) of each scenario, every small world, 50 kills, a million hostile datagrams
 	$(BIN)/motet sim --seeds 0:$(SEEDS) --scenario channels
 	$(BIN)/motet sim --seeds 0:$(SEEDS) --scenario membership
 	$(BIN)/motet sim --seeds 0:$(SEEDS) --scenario total-order
 	$(BIN)/motet sim --seeds 0:$(SEEDS) --scenario snapshot
 	$(BIN)/motet sim --seeds 0:3 --scenario membership-100
 	$(BIN)/motet sim --seeds all --scenario small-world
+	$(BIN)/python benchmarks/hostile.py
 
 bench: $(STAMP)  ## measure the path of a frame through a channel, and view changes in virtual time
 	$(BIN)/python benchmarks/channel_path.py
