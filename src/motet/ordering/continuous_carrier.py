@@ -199,9 +199,9 @@ class ContinuousCarrier:
 
     def _absorb(self, rank: int) -> None:
         """Whatever it is the turn of. A frozen view takes nothing; an application that is not ready, no more DATA."""
-        if self._is_frozen:
-            return
         isis, peer = self._isis, self._peers[rank]
+        if self._is_frozen or not (peer.early or peer.numbers):
+            return
         while (number := peer.numbers.pop(isis.decided(rank) + 1, None)) is not None:
             if isis.receive_number(rank, frame_id := isis.decided(rank) + 1, number):
                 peer.finals[frame_id] = number

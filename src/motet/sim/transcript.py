@@ -6,7 +6,8 @@ from motet.core.effects import Frame
 from motet.core.units import MILLISECOND
 from motet.wire.body import HEADER, PACKED, message_count
 from motet.wire.codec import Envelope, decode
-from motet.wire.frames import MulticastData, UnicastData
+from motet.wire.frames import MulticastData, OrderData, UnicastData
+from motet.wire.ordered import ORDERED, unseal
 
 
 class Transcript:
@@ -26,7 +27,7 @@ class Transcript:
 def describe(frame: Frame) -> str:
     """A frame in words: its fields, with a body shown as what it carries."""
     fields = {name: getattr(frame, name) for name in frame.__dataclass_fields__}  # type: ignore[attr-defined]
-    if isinstance(frame, UnicastData | MulticastData):
+    if isinstance(frame, UnicastData | MulticastData | OrderData):
         fields["body"] = _describe_body(frame.body)
     if isinstance(fields.get("sender"), int):
         fields["sender"] = f"{fields['sender'] >> 48:04x}"
@@ -38,6 +39,11 @@ def _in_words(value: object) -> str:
 
 
 def _describe_body(body: bytes) -> str:
+    if body[0] == ORDERED:
+        ordered = unseal(body)
+        inner = [_describe_body(ordered.inner)] if ordered.inner else []
+        numbers = [f"numbers from {ordered.first}: {ordered.numbers}"] if ordered.numbers else []
+        return f"{'ordered ' if ordered.is_ordered else ''}{', '.join([*inner, *numbers])}"
     kind, _, total = HEADER.unpack_from(body)
     if kind == PACKED:
         return f"{message_count(body)} messages"
