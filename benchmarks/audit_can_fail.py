@@ -2,8 +2,8 @@
 
     PYTHONPATH=. python benchmarks/audit_can_fail.py
 
-Five members; in each turn one journal is falsified and sealed again, so that every checksum is right. The line says what
-the audit named for the falsified member.
+Five members; in each turn one journal is falsified and sealed again, so that every checksum is right. The line says
+what the audit named for the falsified member.
 """
 
 from __future__ import annotations

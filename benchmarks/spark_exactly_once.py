@@ -103,8 +103,9 @@ def main() -> None:
     try:
         play(options, rng, members, seeds, driver, out)
     finally:
-        for one in (*members, driver):
-            one.kill()
+        driver.kill()
+        for member in members:
+            member.kill()
 
 
 def play(

@@ -317,7 +317,7 @@ def test_without_a_token_services_stay_on_loopback() -> None:
     assert Config.lan(admin_bind="127.0.0.1:1", log_bind="localhost:2").log_bind == "localhost:2"
     assert Config.lan(admin_bind="0.0.0.0:1", token="t").admin_bind == "0.0.0.0:1"
     assert Config.lan(admin_bind="0.0.0.0:1", insecure=True).admin_bind == "0.0.0.0:1"
-    with pytest.raises(ConfigError, match="set token, or bind to 127.0.0.1$"):
+    with pytest.raises(ConfigError, match=r"set token, or bind to 127\.0\.0\.1$"):
         Config.lan(log_bind="0.0.0.0:1", insecure=True)
 
 

@@ -32,9 +32,7 @@ def taken(reports: dict[Address, Report]) -> SnapshotResult:
 
 
 def test_said_is_heard_and_under_way_for_every_pair() -> None:
-    told = balance(
-        taken({A: report(state(10, 9), 0, waiting=1), B: report(state(0, 7), 2), C: report(state(0, 5), 4)})
-    )
+    told = balance(taken({A: report(state(10, 9), 0, waiting=1), B: report(state(0, 7), 2), C: report(state(0, 5), 4)}))
     assert told == {"pairs": 9, "wrong": [], "sent": 10, "under_way": 7}
 
 
