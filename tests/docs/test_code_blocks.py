@@ -1,8 +1,8 @@
 """The Python code of README and guide runs as it stands.
 
 The blocks of one page run one after the other and share their names, on one event loop, in an empty directory; `await`
-may stand outside of a function, as in `python -m asyncio`. A block that has none runs like a script. A block that cannot run here says why in a comment before it:
-`<!-- not run: the reason -->`.
+may stand outside of a function, as in `python -m asyncio`. A block that has none runs like a script. A block that
+cannot run here says why in a comment before it: `<!-- not run: the reason -->`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ def run(page: Path) -> None:
                     runner.run(asyncio.wait_for(made, PATIENCE_S))
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page.name not in ELSEWHERE and python_blocks(page)], ids=lambda page: page.stem)
+RUN_HERE = [page for page in PAGES if page.name not in ELSEWHERE and python_blocks(page)]
+
+
+@pytest.mark.parametrize("page", RUN_HERE, ids=lambda page: page.stem)
 def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run(page)
