@@ -22,6 +22,7 @@ PAGES = [ROOT / "README.md", DOCS / "index.md", *sorted((DOCS / "guide").glob("*
 ELSEWHERE = {  # pages whose blocks need more around them than an empty directory
     "log-service.md": "tests/serve/test_guide.py",
     "testing.md": "tests/testing/test_guide.py",
+    "spark.md": "tests/spark",
     "pipeline.md": "tests/spark",
 }
 MOST_NOT_RUN = 4
