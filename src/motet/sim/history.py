@@ -148,6 +148,7 @@ class History:
     # (sender, receiver) -> index of the first message accepted after the sender counted the receiver in
     counted_out: set[tuple[Address, Address]] = field(default_factory=set)
     dead: set[Address] = field(default_factory=set)
+    lagging: set[Address] = field(default_factory=set)  # what is written of these is what they noticed, not when it was
     leavers: set[Address] = field(default_factory=set)  # those who asked to leave, whether or not they are gone
     lacking: set[tuple[Address, ViewId]] = field(default_factory=set)  # who entered a view without the state
     supplied: dict[ViewId, set[bytes]] = field(default_factory=dict)  # states that went out at the beginning of a view

@@ -115,9 +115,12 @@ class LogChecker:
             self._check_reached(member, event)
 
     def _check_reached(self, member: Address, event: StableAt) -> None:
-        """Where a process stands that came in from outside, and has delivered nothing since, cannot be seen."""
+        """Where a process stands that came in from outside, and has delivered nothing since, cannot be seen.
+
+        Nor where one stands whose application looks at things later than its member does them.
+        """
         following = self._log(member).next
-        lacks = (member, self._views[event.member].id) in self.history.lacking
+        lacks = (member, self._views[event.member].id) in self.history.lacking or member in self.history.lagging
         if following is not None and following <= event.position and not lacks:
             self._violate("stable", f"{event.member} calls {event.position} stable, and {member} is at {following - 1}")
         on_disk = self._on_disk.get(member, 0)

@@ -22,6 +22,7 @@ from motet.errors import LeftGroupError, SnapshotRunningError
 from motet.sim.group_host import GroupHost
 from motet.sim.history import EndedSnapshot, RecordedState, StartedSnapshot, Stream
 from motet.sim.host import Surroundings
+from motet.sim.order_host import OrderedHost
 from motet.snapshot import RecordState, SnapshotFailed, SnapshotTaken
 from motet.stack import Datagram, Delivered, Member
 
@@ -47,7 +48,7 @@ def transfer_in(payload: bytes) -> Transfer | None:
     return Transfer(*map(int, parts[:4])) if len(parts) == 5 and all(part.isdigit() for part in parts[:4]) else None
 
 
-class TokenHost(GroupHost):
+class TokenHost(OrderedHost):
     def __init__(
         self,
         member: Member,
@@ -57,12 +58,14 @@ class TokenHost(GroupHost):
         watch: Callable[[GroupHost], None] | None,
         next_number: Callable[[], int],
     ) -> None:
-        super().__init__(member, surroundings, rng, home, watch)
+        super().__init__(member, surroundings, rng, home, watch, waits_for_disk=False)
         self.balance = ENDOWMENT
         self._choices = Random(f"tokens {member.address}")
         self._next_number = next_number
         self._lag_ns = self._choices.choice([0, 0, self._choices.randrange(1, MOST_LAG_NS)])
         self._queue: deque[Effect] = deque()  # what the application has not looked at yet
+        if self._lag_ns:
+            surroundings.history.lagging.add(member.address)
 
     # What the application does
 
