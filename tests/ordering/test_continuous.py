@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from motet.core.counters import Count, Counters
-from motet.core.effects import Broadcast, Deliver, Effect, Transmit
+from motet.core.effects import Broadcast, Deliver, Effect, Frame, Transmit
 from motet.core.identity import Address
 from motet.core.units import MILLISECOND
 from motet.core.view import View, ViewId
@@ -94,7 +94,7 @@ def seq(frame_id: int, number: int, proposer: int = 0, settled: int = 0) -> Orde
     return OrderSeq(V1, frame_id, settled, number, proposer)
 
 
-def hear(order: TotalOrder, source: Address, *frames: OrderData | OrderAck | OrderSeq | OrderSeqAck) -> list[Effect]:
+def hear(order: TotalOrder, source: Address, *frames: Frame) -> list[Effect]:
     effects = [effect for frame in frames for effect in order.receive(source, frame, START)]
     order._check()
     return effects
@@ -223,7 +223,6 @@ class TestNonsense:
             OrderSeq(V1, 1, 0, 1, 0),  # we have not proposed
             OrderData(V1, 1, 0, 0, pack([b"plain"])),
             OrderData(V1, 1, 0, 0, seal(1, ((3, 0),), b"", is_ordered=False)),  # type: ignore[arg-type]
-            Proposals(V1, ((1, 1, 1),)),  # of the other carrier
             OrderAck(V2, 1, 1),
         ],
     )
@@ -233,6 +232,17 @@ class TestNonsense:
         assert hear(order, B, frame) == []
         assert counted(order, Count.FRAME_MISPLACED) == 1
         assert settle(order, 1)[0] == total(A, 1, 1, "a")
+
+    def test_a_frame_of_the_other_carrier_is_told_apart(self) -> None:
+        """It says what is wrong: not all members have the same settings."""
+        order = machine()
+        assert hear(order, B, Proposals(V1, ((1, 1, 1),))) == []
+        assert order.take(B, [seal(0, (), body("x"), is_ordered=True)], START) == []
+        other = TotalOrder(A, OrderingConfig(), Counters())
+        other.begin_view(View(V1, (A, B), is_primary=True), None, START)
+        assert hear(other, B, data(1, "b")) == []
+        assert (counted(order, Count.ORDER_MISMATCH), counted(other, Count.ORDER_MISMATCH)) == (2, 1)
+        assert (len(order.queue), len(other.queue)) == (0, 0)
 
     def test_nobody_speaks_for_us(self) -> None:
         order = machine()
