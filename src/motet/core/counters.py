@@ -46,7 +46,7 @@ class Count(StrEnum):
     ORDER_MISMATCH = (
         "order_mismatch",
         Nature.NOISE,
-        "a frame of total order where this member has none, or of the other carrier: all members need the same settings",
+        "a frame of total order where this member has none, or of the other carrier: all need the same settings",
     )
 
     SEAL_MISSING = "seal_missing", Nature.NOISE, "a datagram without a seal, where a key is asked for"
