@@ -20,6 +20,7 @@ from motet.wire.body import pack
 from motet.wire.codec import encode
 from motet.wire.frames import Finals, OrderAck, OrderData, OrderSeq, OrderSeqAck, Proposals
 from motet.wire.ordered import seal
+from motet.wire.reassembler import Reassembler
 from tests.membership.world import Flight
 from tests.ordering.alone import START, V1, V2, A, B, C, body, total
 from tests.ordering.world import OrderedWorld, patient
@@ -385,6 +386,28 @@ class TestTheEndOfAView:
         delivered = [effect for effect in order.advance(START) if isinstance(effect, Deliver)]
         assert [effect.position for effect in delivered] == [1, 1, 1, 2]
         assert (order.position, order.is_drained) == (2, True)
+
+    def test_a_large_message_that_goes_out_again_is_cut_short_again(self) -> None:
+        """Its first fragments are out once more, the others wait to be: they stay together, in their order."""
+        config = OrderingConfig(carrier="continuous", body_bytes=200, most_riders=1, window=3)
+        order = TotalOrder(A, config, Counters())
+        order.begin_view(View(V1, (A, B, C), is_primary=True), None, START)
+        order.send([b"x" * 600])
+        order.advance(START)
+        settle(order, 1)
+        settle(order, 2)
+        assert (order.sent, order.admitted) == (5, 1)  # all of it is out
+        order.end_view(goes_on=True)
+        order.begin_view(View(V2, (A, B, C), is_primary=True), None, START)
+        order.advance(START)
+        assert (order.sent, [message for _, message in order.waiting()]) == (3, [b"x" * 600])
+        order.end_view(goes_on=False)
+        order.begin_view(View(V1, (A,), is_primary=True), None, START)
+        pieces = [effect.bodies for effect in order.advance(START) if isinstance(effect, Deliver)]
+        assert len(pieces) == 5
+        assert (order.position, order.is_drained) == (1, True)
+        whole = Reassembler()
+        assert [message for (one,) in pieces for message in whole.feed(one)] == [b"x" * 600]
 
 
 # Real members
