@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from motet.core.counters import Count, Counters
-from motet.core.effects import Broadcast, Deliver, Effect, Transmit
+from motet.core.effects import Broadcast, Deliver, Effect, Frame, Transmit
 from motet.core.identity import Address
 from motet.core.units import MILLISECOND
 from motet.core.view import View, ViewId
@@ -20,6 +20,7 @@ from motet.wire.body import pack
 from motet.wire.codec import encode
 from motet.wire.frames import Finals, OrderAck, OrderData, OrderSeq, OrderSeqAck, Proposals
 from motet.wire.ordered import seal
+from motet.wire.reassembler import Reassembler
 from tests.membership.world import Flight
 from tests.ordering.alone import START, V1, V2, A, B, C, body, total
 from tests.ordering.world import OrderedWorld, patient
@@ -94,7 +95,7 @@ def seq(frame_id: int, number: int, proposer: int = 0, settled: int = 0) -> Orde
     return OrderSeq(V1, frame_id, settled, number, proposer)
 
 
-def hear(order: TotalOrder, source: Address, *frames: OrderData | OrderAck | OrderSeq | OrderSeqAck) -> list[Effect]:
+def hear(order: TotalOrder, source: Address, *frames: Frame) -> list[Effect]:
     effects = [effect for frame in frames for effect in order.receive(source, frame, START)]
     order._check()
     return effects
@@ -223,7 +224,6 @@ class TestNonsense:
             OrderSeq(V1, 1, 0, 1, 0),  # we have not proposed
             OrderData(V1, 1, 0, 0, pack([b"plain"])),
             OrderData(V1, 1, 0, 0, seal(1, ((3, 0),), b"", is_ordered=False)),  # type: ignore[arg-type]
-            Proposals(V1, ((1, 1, 1),)),  # of the other carrier
             OrderAck(V2, 1, 1),
         ],
     )
@@ -233,6 +233,17 @@ class TestNonsense:
         assert hear(order, B, frame) == []
         assert counted(order, Count.FRAME_MISPLACED) == 1
         assert settle(order, 1)[0] == total(A, 1, 1, "a")
+
+    def test_a_frame_of_the_other_carrier_is_told_apart(self) -> None:
+        """It says what is wrong: not all members have the same settings."""
+        order = machine()
+        assert hear(order, B, Proposals(V1, ((1, 1, 1),))) == []
+        assert order.take(B, [seal(0, (), body("x"), is_ordered=True)], START) == []
+        other = TotalOrder(A, OrderingConfig(), Counters())
+        other.begin_view(View(V1, (A, B), is_primary=True), None, START)
+        assert hear(other, B, data(1, "b")) == []
+        assert (counted(order, Count.ORDER_MISMATCH), counted(other, Count.ORDER_MISMATCH)) == (2, 1)
+        assert (len(order.queue), len(other.queue)) == (0, 0)
 
     def test_nobody_speaks_for_us(self) -> None:
         order = machine()
@@ -375,6 +386,28 @@ class TestTheEndOfAView:
         delivered = [effect for effect in order.advance(START) if isinstance(effect, Deliver)]
         assert [effect.position for effect in delivered] == [1, 1, 1, 2]
         assert (order.position, order.is_drained) == (2, True)
+
+    def test_a_large_message_that_goes_out_again_is_cut_short_again(self) -> None:
+        """Its first fragments are out once more, the others wait to be: they stay together, in their order."""
+        config = OrderingConfig(carrier="continuous", body_bytes=200, most_riders=1, window=3)
+        order = TotalOrder(A, config, Counters())
+        order.begin_view(View(V1, (A, B, C), is_primary=True), None, START)
+        order.send([b"x" * 600])
+        order.advance(START)
+        settle(order, 1)
+        settle(order, 2)
+        assert (order.sent, order.admitted) == (5, 1)  # all of it is out
+        order.end_view(goes_on=True)
+        order.begin_view(View(V2, (A, B, C), is_primary=True), None, START)
+        order.advance(START)
+        assert (order.sent, [message for _, message in order.waiting()]) == (3, [b"x" * 600])
+        order.end_view(goes_on=False)
+        order.begin_view(View(V1, (A,), is_primary=True), None, START)
+        pieces = [effect.bodies for effect in order.advance(START) if isinstance(effect, Deliver)]
+        assert len(pieces) == 5
+        assert (order.position, order.is_drained) == (1, True)
+        whole = Reassembler()
+        assert [message for (one,) in pieces for message in whole.feed(one)] == [b"x" * 600]
 
 
 # Real members

@@ -816,9 +816,9 @@ class TestNonsense:
         world.run(1.3)
         world.start("B")
         world.settle()
-        before = world["A"].count(Count.FRAME_MISPLACED)
+        before = world["A"].count(Count.ORDER_MISMATCH)
         self.inject(world, Proposals(world["A"].view.id, ((1, 1, 1),)))
-        assert world["A"].count(Count.FRAME_MISPLACED) == before + 1
+        assert world["A"].count(Count.ORDER_MISMATCH) == before + 1
 
 
 class TestAFlush:

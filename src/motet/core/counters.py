@@ -43,6 +43,11 @@ class Count(StrEnum):
     NOT_FOR_US = "not_for_us", Nature.NOISE, "addressed to an earlier life of this process"
     FRAME_MISPLACED = "frame_misplaced", Nature.NOISE, "a frame that makes no sense in the state we are in"
     BODY_INCOHERENT = "body_incoherent", Nature.NOISE, "a fragment that does not continue the message before it"
+    ORDER_MISMATCH = (
+        "order_mismatch",
+        Nature.NOISE,
+        "a frame of total order where this member has none, or of the other carrier: all need the same settings",
+    )
 
     SEAL_MISSING = "seal_missing", Nature.NOISE, "a datagram without a seal, where a key is asked for"
     SEAL_TRUNCATED = "seal_truncated", Nature.NOISE, "begins like a sealed datagram, and is too short to be one"

@@ -28,7 +28,7 @@ from motet.ordering.config import MOST_REACH, OrderingConfig
 from motet.ordering.continuous import ContinuousSender
 from motet.ordering.isis import MOST_NUMBER, Isis
 from motet.ordering.outbox import Outbox
-from motet.wire.frames import Finals, OrderAck, OrderData, OrderSeq, OrderSeqAck
+from motet.wire.frames import Finals, OrderAck, OrderData, OrderSeq, OrderSeqAck, ProposalRequest, Proposals
 from motet.wire.ordered import ORDERED, Number, Ordered, seal, unseal
 
 MOST_FINALS = 4000  # numbers that the answer to PREPARE can carry in one datagram
@@ -80,7 +80,7 @@ class ContinuousCarrier:
         return body
 
     def take(self, rank: int, ordered: Ordered) -> None:
-        self._counters[Count.FRAME_MISPLACED] += 1  # of a member with another carrier
+        self._counters[Count.ORDER_MISMATCH] += 1
 
     # What has become possible
 
@@ -158,6 +158,8 @@ class ContinuousCarrier:
                 self._seqs.remove(frame.id, self._view.members[rank])
                 while self._settled < self._isis.final and self._settled + 1 not in self._seqs:
                     self._settled += 1
+            case Proposals() | ProposalRequest():
+                self._counters[Count.ORDER_MISMATCH] += 1
             case _:
                 self._counters[Count.FRAME_MISPLACED] += 1
 

@@ -127,7 +127,7 @@ class WindowCarrier:
         elif isinstance(frame, ProposalRequest):
             return self._on_request(source, frame)
         else:
-            self._counters[Count.FRAME_MISPLACED] += 1  # of a member with another carrier
+            self._counters[Count.ORDER_MISMATCH] += 1
         return []
 
     def _on_proposals(self, proposer: int, frame: Proposals) -> None:

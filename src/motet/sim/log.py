@@ -45,6 +45,7 @@ class LogChecker:
     agreed: dict[int, tuple[Entry, Address]] = field(default_factory=dict)  # stable, and who said so first
     violations: list[Violation] = field(default_factory=list)
     waits_for_disk: bool = False
+    is_prompt: bool = True  # applications take what is delivered at once, so the history says who had it when
     _views: dict[Address, View] = field(default_factory=dict)
     _on_disk: dict[Address, int] = field(default_factory=dict)
 
@@ -121,7 +122,7 @@ class LogChecker:
         """
         following = self._log(member).next
         lacks = (member, self._views[event.member].id) in self.history.lacking or member in self.history.lagging
-        if following is not None and following <= event.position and not lacks:
+        if self.is_prompt and following is not None and following <= event.position and not lacks:
             self._violate("stable", f"{event.member} calls {event.position} stable, and {member} is at {following - 1}")
         on_disk = self._on_disk.get(member, 0)
         if self.waits_for_disk and on_disk < event.position:

@@ -29,6 +29,8 @@ LONGEST_NS = max(TIMEOUTS_NS) + SECOND  # then every snapshot has ended, one way
 
 
 class SnapshotWorld(TotalOrderWorld):
+    is_prompt = False
+
     def __init__(self, plan: GroupPlan, transcript: Transcript | None, trace: Emit | None = None) -> None:
         super().__init__(plan, transcript, trace)
         self._snapshot_rng = Random(f"snapshots {plan.seed}")

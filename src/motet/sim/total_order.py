@@ -30,6 +30,8 @@ MOST_APPENDED = 3  # messages
 
 
 class TotalOrderWorld(MembershipWorld):
+    is_prompt = True  # applications take what is delivered at once
+
     def __init__(self, plan: GroupPlan, transcript: Transcript | None, trace: Emit | None = None) -> None:
         super().__init__(plan, transcript, trace)
         self._choices = Random(f"choices {plan.seed}")
@@ -44,7 +46,8 @@ class TotalOrderWorld(MembershipWorld):
         if not self.plan.is_one_primary or (has_quorum and self.plan.is_memory_lost):
             return violations  # every side has a log of its own; or a quorum of members without memory began anew
         assert self.plan.config.ordering is not None
-        checker = LogChecker(self.history, waits_for_disk=self.plan.config.ordering.waits_for_disk)
+        waits_for_disk = self.plan.config.ordering.waits_for_disk
+        checker = LogChecker(self.history, waits_for_disk=waits_for_disk, is_prompt=self.is_prompt)
         violations += checker.run(final)
         return violations or [*checker.check_validity(final), *checker.check_appends()]
 

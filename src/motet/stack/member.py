@@ -346,7 +346,7 @@ class Member:
 
     def _receive_order(self, source: Address, frames: Sequence[Frame], now: int) -> list[Effect]:
         if self._membership is None or self.channel.ordering is None:
-            self.counters[Count.FRAME_MISPLACED] += len(frames)
+            self.counters[Count.ORDER_MISMATCH] += len(frames)
             return []
         return self.channel.receive_order(source, frames, now) + self._membership.heard(source, now)
 
