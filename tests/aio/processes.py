@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -18,12 +18,15 @@ PATIENCE_S = 120.0  # a bound for a test that hangs, not a measure of anything
 
 
 class MemberProcess:
-    def __init__(self, name: str, seeds: list[str], bind: str = "127.0.0.1:0", **options: Any) -> None:
+    def __init__(
+        self, name: str, seeds: list[str], bind: str = "127.0.0.1:0", *, prefix: Sequence[str] = (), **options: Any
+    ) -> None:
+        """`prefix` is a command that runs another one, such as `ip netns exec`."""
         self.name = name
         self.words: list[dict[str, Any]] = []
         arguments = [name, bind, json.dumps(seeds), json.dumps(options)]
         self._process = subprocess.Popen(
-            [sys.executable, str(CHILD), *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [*prefix, sys.executable, str(CHILD), *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self._heard = threading.Condition()
         self._is_over = False

@@ -11,7 +11,7 @@ LOCAL: Mapping[str, object] = {
     "frame_bytes": 60_000,  # loopback carries it in one piece; a datagram costs the same work whatever its size
     "socket_buffer_bytes": 16 << 20,  # a window of 256 such frames
     "initial_rtt_ns": MILLISECOND,  # ten times what is usual
-    "heartbeat_ns": 100 * MILLISECOND,  # costs nothing worth mentioning here
+    "heartbeat_ns": 200 * MILLISECOND,  # an idle member wakes a dozen times a second: half a per cent of a core
     "suspect_ns": 500 * MILLISECOND,  # longer than any hiccup of a scheduler
     "verify_ns": 250 * MILLISECOND,  # and once more half as long
     "verify_attempts": 5,

@@ -38,9 +38,7 @@ class MembershipConfig:
         """Processes of one machine: round trips of a tenth of a millisecond, and no loss worth the name."""
         return cls(
             DiscoveryConfig(eager_ns=50 * MILLISECOND, probe_ns=500 * MILLISECOND),
-            DetectorConfig(
-                100 * MILLISECOND, 500 * MILLISECOND, 250 * MILLISECOND, 5
-            ),  # a scheduler's hiccup is shorter
+            DetectorConfig(200 * MILLISECOND, 500 * MILLISECOND, 250 * MILLISECOND, 5),  # no hiccup is that long
             EngineConfig(retry_ns=20 * MILLISECOND, answer_ns=250 * MILLISECOND),
             gather_ns=50 * MILLISECOND,
             patience_ns=500 * MILLISECOND,
