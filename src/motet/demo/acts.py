@@ -105,8 +105,8 @@ class Story:
     async def lose(self) -> None:
         self.act(
             f"The network loses {LOSS * 100:.0f} % of everything",
-            "From here to the end of act 8 one datagram in ten never arrives, drawn at random. Receivers see the gaps and "
-            "ask again; the application notices nothing but some delay.",
+            "From here to the end of act 8 one datagram in ten never arrives, drawn at random. Receivers see the gaps "
+            "and ask again; the application notices nothing but some delay.",
         )
         dropped, resent, position = self.board.total("dropped"), self.board.total("resent"), self.board.position
         await self.troupe.fault(NAMES, LOSSY)
