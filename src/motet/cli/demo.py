@@ -32,7 +32,7 @@ Examples:
 
   motet demo --quick --no-spark           a short form for a machine without Java
 
-  motet demo --json --out runs/one > verdict.json        for a program; the story goes to the error stream
+  motet demo --json > verdict.json        for a program; the story goes to stderr
 """
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from motet.demo.board import Board, MemberLine
 from motet.demo.judge import CRASH, MERGE, PARTITION, REPAIR, RESTART, SNAPSHOT, Verdict, Voice
-from motet.demo.plan import LOSS, MAJORITY, MINORITY, NAMES, RATE, SPEAKERS, VICTIM, Plan
+from motet.demo.plan import LOSS, LOSSY, MAJORITY, MINORITY, NAMES, RATE, SPEAKERS, VICTIM, Plan
 from motet.demo.stage import Stage
 from motet.demo.troupe import Troupe
 from motet.journal.reader import JournalReader
@@ -105,11 +105,11 @@ class Story:
     async def lose(self) -> None:
         self.act(
             f"The network loses {LOSS * 100:.0f} % of everything",
-            "Every member drops that share of what it sends and of what it gets, from here to the end of act 8. "
-            "Receivers see the gaps and ask again; the application notices nothing but some delay.",
+            "From here to the end of act 8 one datagram in ten never arrives, drawn at random. Receivers see the gaps "
+            "and ask again; the application notices nothing but some delay.",
         )
         dropped, resent, position = self.board.total("dropped"), self.board.total("resent"), self.board.position
-        await self.troupe.fault(NAMES, f"drop={LOSS}")
+        await self.troupe.fault(NAMES, LOSSY)
         await self.go_on(0.2)
         await self._everybody_beyond(self.board.position)
         lost, again = self.board.total("dropped") - dropped, self.board.total("resent") - resent
@@ -176,7 +176,7 @@ class Story:
         group = self.board.position
         await self._everybody_beyond(group)
         self.troupe.speak([VICTIM])
-        await self.troupe.fault([VICTIM], f"drop={LOSS}")
+        await self.troupe.fault([VICTIM], LOSSY)
         self.say(
             f"Its journal ended at {had:,}; the group was at {group:,}. Now it has the {group - had:,} between them, "
             f"is in view {line.view}, and speaks again."

@@ -24,17 +24,21 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 LOOK_EVERY_S = 0.25
-MOST_RESTARTS = 10
+PATIENCE_S = 600.0  # without progress; Spark gives a Python worker ten seconds to start, which a busy machine may need
+PAUSE_S = 1.0  # before a query is started again
 COMPARED = ("epoch", "view", "sender", "seqno", "sent_at", "key", "payload")  # delivered_at is each member's own
 
 
 class Ingest:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
+        self._given: dict[str, str] = {}  # where the query reads and writes; empty: there is none
         self._query: StreamingQuery | None = None
-        self._given: dict[str, str] = {}
+        self._failure: Exception | None = None
+        self._position = 0
         self._restarts = 0
-        self._told: tuple[int, int, int] | None = None
+        self._moved_at = time.monotonic()
+        self._told: tuple[int, int] | None = None
 
     def stream(self, command: dict[str, Any]) -> None:
         self._given = command
@@ -43,39 +47,45 @@ class Ingest:
 
     def _start(self) -> None:
         source = self._spark.readStream.format("motet").option("members", self._given["members"])
-        sink = source.load().writeStream.format("parquet").option("path", self._given["table"])
-        self._query = sink.option("checkpointLocation", self._given["checkpoint"]).trigger(
-            processingTime="1 second"
-        ).start()  # fmt: skip
+        try:
+            sink = source.load().writeStream.format("parquet").option("path", self._given["table"])
+            sink = sink.option("checkpointLocation", self._given["checkpoint"]).trigger(processingTime="1 second")
+            self._query, self._failure = sink.start(), None
+        except Exception as error:  # PySpark's own, or what the JVM threw
+            self._query, self._failure = None, error
 
     def look(self) -> int:
         """Tell how far the table is, and start a query again that failed. The answer is the table's last position."""
-        query = self._query
-        if query is None:
+        if not self._given:
             return 0
-        failure = query.exception()
+        failure = self._failure or (self._query.exception() if self._query is not None else None)
         if failure is not None:
             self._start_again(failure)
-            return 0
-        position, batches = _progress(query)
-        if (position, batches, self._restarts) != self._told:
-            self._told = (position, batches, self._restarts)
-            say(stream={"position": position, "batches": batches, "restarts": self._restarts})
-        return position
+        elif self._query is not None:
+            self._tell(*_progress(self._query))
+        return self._position
+
+    def _tell(self, position: int, batches: int) -> None:
+        if position > self._position:  # one that was started again does not know yet how far it was
+            self._position, self._moved_at = position, time.monotonic()
+        if (self._position, self._restarts) != self._told:
+            self._told = (self._position, self._restarts)
+            say(stream={"position": self._position, "batches": batches, "restarts": self._restarts})
 
     def _start_again(self, failure: Exception) -> None:
-        self._restarts += 1
         sys.stderr.write(f"the query failed and is started again from its checkpoint: {failure}\n")
-        if self._restarts > MOST_RESTARTS:
+        if time.monotonic() - self._moved_at > PATIENCE_S:
             raise failure
+        self._restarts += 1
+        time.sleep(PAUSE_S)
         self._start()
 
     def drain(self, position: int) -> None:
         while self.look() < position:
             time.sleep(LOOK_EVERY_S)
-        assert self._query is not None
-        self._query.stop()
-        self._query = None
+        if self._query is not None:
+            self._query.stop()
+        self._given, self._query = {}, None
         say(drained=position)
 
     def compare(self, command: dict[str, Any]) -> None:
@@ -146,6 +156,7 @@ def _session(scratch: str) -> SparkSession:
         "spark.sql.warehouse.dir": f"{scratch}/warehouse",
         "spark.driver.defaultJavaOptions": f"-Djava.io.tmpdir={scratch} -XX:-UsePerfData",
         "spark.driver.memory": "1g",
+        "spark.python.authenticate.socketTimeout": "120s",
         "spark.sql.shuffle.partitions": "2",
     }
     return build_session("local[2]", "motet demo", options)

@@ -14,7 +14,8 @@ ASKED_BY_SPARK = (VICTIM, "ben", "dan", "cleo", "eve")
 
 GROUP = "demo"
 RATE = 200  # messages per second of each speaker
-LOSS = 0.1  # of all datagrams, at every member that they leave and at every one that they reach
+LOSS = 0.1  # of all datagrams
+LOSSY = f"drop={LOSS}@*:in"  # at the member that they reach, so that each is drawn for once
 QUICK_S = 6.0
 SECONDS = 48.0
 

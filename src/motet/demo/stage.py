@@ -135,7 +135,7 @@ def members(board: Board) -> Table:
 
 def _cells(line: MemberLine) -> list[RenderableType]:
     kind = "" if line.is_primary else " (not primary)"
-    view = f"{line.view}: {' '.join(line.members)}{kind}" if line.members else "-"
+    view = f"{line.view}: {' '.join(line.members)}{kind}" if line.is_alive else "-"
     figures = [line.position, line.stable, round(line.rate), line.figure("dropped"), line.figure("resent")]
     does = Text(line.state, STYLES.get(line.state, ""))
     return [Text(line.name), does, Text(view, "" if line.is_primary else "yellow"), *(f"{n:,}" for n in figures)]
@@ -144,7 +144,8 @@ def _cells(line: MemberLine) -> list[RenderableType]:
 def stream(board: Board) -> Text:
     line = board.stream
     if not line.batches:
-        return Text(f"spark   {line.state}", "dim")
+        first = ", and has no rows yet" if line.state == "streams" else ""
+        return Text(f"spark   {line.state}{first}", "dim")
     restarts = f", started again {line.restarts}×" if line.restarts else ""
     behind = f"{max(0, board.position - line.position):,} behind the log"
     rows = f"{line.position:,} rows in the table, {behind}, {line.batches} micro-batches{restarts}"
