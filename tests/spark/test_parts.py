@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 import numpy as np
 import pyarrow as pa
@@ -252,3 +254,9 @@ def test_retransmissions_are_counted_by_second(tmp_path: Path, ending: str) -> N
     else:
         path.write_text("".join(json.dumps({k: v for k, v in line.items() if v is not None}) + "\n" for line in lines))
     assert retransmissions(find_traces([str(tmp_path)])) == {"ann": [(0.0, 0.0), (1.0, 4.0)]}
+
+
+def test_sessions_find_the_format_by_themselves() -> None:
+    """PySpark imports every package that is called pyspark_* and takes its DefaultSource."""
+    assert "pyspark_motet" in {module.name for module in iter_modules()}
+    assert import_module("pyspark_motet").DefaultSource.name() == "motet"

@@ -1,0 +1,81 @@
+"""A Spark standalone cluster on this machine: one master and some workers, on loopback, for as long as a `with` lasts.
+
+    with local_cluster(workers=2) as master:
+        spark = build_session(master)
+
+It is for trying what a real cluster does: executors are processes of their own, and get nothing from the driver but
+what is sent to them.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from motet.errors import MotetError
+from motet.spark.java import java_for_spark
+from motet.spark.session import LOG4J, LOOPBACK
+
+STARTING_S = 120.0
+_DEPLOY = "org.apache.spark.deploy"
+
+
+class ClusterFailedError(MotetError):
+    """The cluster did not come up; the text has the end of what it said."""
+
+
+@contextmanager
+def local_cluster(workers: int = 2, cores: int = 1, memory: str = "1g") -> Iterator[str]:
+    """The master's address. `cores` and `memory` are those of each worker."""
+    with ExitStack() as stack:
+        stack.enter_context(java_for_spark())
+        scratch = Path(stack.enter_context(TemporaryDirectory(prefix="motet-cluster-")))
+        port, ui = _free_port(), _free_port()
+        master = f"spark://{LOOPBACK}:{port}"
+        stack.enter_context(_running(scratch, "master", "master.Master", "--port", str(port), "--webui-port", str(ui)))
+        _wait_for(port, scratch / "master.log")
+        for number in range(workers):
+            place = scratch / f"worker-{number}"
+            wanted = ("--cores", str(cores), "--memory", memory, "--work-dir", str(place), "--webui-port", "0")
+            stack.enter_context(_running(scratch, place.name, "worker.Worker", *wanted, master))
+        yield master
+
+
+@contextmanager
+def _running(scratch: Path, name: str, kind: str, *arguments: str) -> Iterator[None]:
+    import pyspark
+
+    command = [str(Path(pyspark.__file__).parent / "bin" / "spark-class"), f"{_DEPLOY}.{kind}", "--host", LOOPBACK]
+    java = f"-Dlog4j2.configurationFile={LOG4J.as_uri()} -XX:TieredStopAtLevel=1"
+    python = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    daemon = {"SPARK_LOCAL_IP": LOOPBACK, "SPARK_DAEMON_MEMORY": "512m", "SPARK_DAEMON_JAVA_OPTS": java}
+    with (scratch / f"{name}.log").open("wb") as log:
+        process = subprocess.Popen([*command, *arguments], env=os.environ | python | daemon, stdout=log, stderr=log)
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def _wait_for(port: int, log: Path) -> None:
+    ends_at = time.monotonic() + STARTING_S
+    while time.monotonic() < ends_at:
+        with socket.socket() as one:
+            if one.connect_ex((LOOPBACK, port)) == 0:
+                return
+        time.sleep(0.1)
+    raise ClusterFailedError(f"Spark's master did not start within {STARTING_S:.0f} s: {log.read_text()[-500:]}")
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind((LOOPBACK, 0))
+        return int(one.getsockname()[1])
