@@ -246,8 +246,8 @@ def main() -> None:
         print(f"idle, preset {quiet.preset}, {quiet.seconds} s: {shares} of a core; memory {quiet.memory_mb} MB")
     for held in slow:
         print(
-            f"slow consumer, {held.megabytes} MB wanted: the sender waits after {held.sent_before_waiting_mb} MB; memory "
-            f"before {held.memory_before_mb}, at most {held.most_memory_mb} MB; views changed: {held.views_changed}; "
+            f"slow consumer, {held.megabytes} MB wanted: the sender waits after {held.sent_before_waiting_mb} MB; "
+            f"memory before {held.memory_before_mb}, at most {held.most_memory_mb} MB; views changed: {held.views_changed}; "
             f"all delivered in the end: {held.is_complete}"
         )
 
