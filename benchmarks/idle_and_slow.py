@@ -247,8 +247,8 @@ def main() -> None:
     for held in slow:
         print(
             f"slow consumer, {held.megabytes} MB wanted: the sender waits after {held.sent_before_waiting_mb} MB; "
-            f"memory before {held.memory_before_mb}, at most {held.most_memory_mb} MB; views changed: {held.views_changed}; "
-            f"all delivered in the end: {held.is_complete}"
+            f"memory before {held.memory_before_mb}, at most {held.most_memory_mb} MB; "
+            f"views changed: {held.views_changed}; all delivered in the end: {held.is_complete}"
         )
 
 
