@@ -92,8 +92,7 @@ class TestProposing:
         order = calm(B)
         effects = order.take(A, [body("p"), data("a"), body("q")], START)
         assert effects == [
-            Deliver(Channel.MULTICAST, A, 1, (body("p"),)),
-            Deliver(Channel.MULTICAST, A, 2, (body("q"),)),
+            Deliver(Channel.MULTICAST, A, 1, (body("p"), body("q"))),
             to(A, proposals((1, 1, 1))),
         ]
 

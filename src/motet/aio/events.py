@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import count, repeat
 from typing import NamedTuple
@@ -30,7 +30,7 @@ class Batch(NamedTuple):
     """Messages of one sender that arrived together, in order."""
 
     sender: Address
-    payloads: tuple[bytes, ...]
+    payloads: Sequence[bytes]  # immutable; split out of their frames when you go through them
     position: int | None  # of the first; the others follow it
     order: str
     keys: tuple[bytes, ...] | None = None

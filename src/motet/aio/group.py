@@ -23,7 +23,7 @@ from motet.aio.faults import parse_fault
 from motet.aio.keys import keyed, split_keys
 from motet.aio.lanes import Lanes, measure
 from motet.aio.observe import Observer
-from motet.aio.queue import Batches, EventQueue, Later, Messages
+from motet.aio.queue import Batches, EventQueue, Later, Messages, weight_of
 from motet.aio.receipts import Ledger, Receipt
 from motet.aio.state import StateParts, StateProvider, StateReceiver
 from motet.core.effects import Channel, Effect, SendFailed
@@ -219,9 +219,9 @@ class Group:
         """The same events, messages in batches as they arrived: the fast way."""
         return Batches(self._queue)
 
-    def _enqueue(self, event: BatchEvent | Later) -> None:
+    def _enqueue(self, event: BatchEvent | Later, weight: int = 0) -> None:
         if self._consumes:
-            self._queue.put(event)
+            self._queue.put(event, weight)
         elif callable(event):
             self._guarded(event)
 
@@ -257,13 +257,19 @@ class Group:
         inbox = self._inbox
         while inbox:
             for effect in inbox.popleft():
-                self._guarded(partial(self._take, effect))
+                try:
+                    self._take(effect)
+                except Exception:  # as in `_guarded`
+                    self._log_callback()
 
     def _guarded(self, action: Callable[[], None]) -> None:
         try:
             action()
         except Exception:  # a callback of the application; the other deliveries go on
-            logger.exception("a callback of group %r raised", self.name)
+            self._log_callback()
+
+    def _log_callback(self) -> None:
+        logger.exception("a callback of group %r raised", self.name)
 
     def _take(self, effect: Effect) -> None:
         match effect:
@@ -305,10 +311,12 @@ class Group:
             if effect.sender == self.address and not effect.is_replayed:
                 self._ledger.deliver(len(messages), position)
         if effect.port == Port.APP:
-            self._enqueue(Batch(effect.sender, messages, position, ORDERS[effect.channel]))
+            batch = Batch(effect.sender, messages, position, ORDERS[effect.channel])
+            self._enqueue(batch, weight_of(messages, effect.bodies))
         elif effect.port == Port.KEYED:
             keys, payloads = split_keys(messages)
-            self._enqueue(Batch(effect.sender, payloads, position, ORDERS[effect.channel], keys))
+            batch = Batch(effect.sender, payloads, position, ORDERS[effect.channel], keys)
+            self._enqueue(batch, weight_of(messages, effect.bodies))
         elif effect.port == Port.RPC:
             self._calls.receive(effect.sender, messages)
         elif effect.port == Port.BLOCKS:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 
 from motet.aio.events import Batch, BatchEvent, Event, Message
 from motet.errors import MisuseError
+from motet.wire.body import PACKED
 
 MESSAGE_OVERHEAD = 64  # what a message costs beside its bytes, so that empty ones are not free
 IDLE_CONSUMER_S = 5.0
@@ -29,20 +30,20 @@ class EventQueue:
         self._release = release
         self._warn = warn
         self._run = run
-        self._events: deque[BatchEvent | Later] = deque()
+        self._events: deque[tuple[BatchEvent | Later, int]] = deque()  # each with its weight
         self._wake: asyncio.Future[None] | None = None  # of the one who iterates
         self._rest: Iterator[Message] | None = None  # of the batch that is handed out one by one
         self._in_hand = 0  # the weight of the batch that was handed out last
         self._idle_check: asyncio.TimerHandle | None = None
         self._end: Exception | None = None
 
-    def put(self, event: BatchEvent | Later) -> None:
-        self._events.append(event)
-        if isinstance(event, Batch):
-            self.weight += weight_of(event)
-            if self.weight > self.limit and not self.is_held:
-                self._pull_brake()
-        self._wake_up()
+    def put(self, event: BatchEvent | Later, weight: int = 0) -> None:
+        self._events.append((event, weight))
+        self.weight += weight
+        if self.weight > self.limit and not self.is_held:
+            self._pull_brake()
+        if self._wake is not None:
+            self._wake_up()
 
     def close(self, end: Exception) -> None:
         """What waits is still handed out; then comes `end`."""
@@ -53,7 +54,7 @@ class EventQueue:
 
     @property
     def waiting_messages(self) -> int:
-        return sum(len(event.payloads) for event in list(self._events) if isinstance(event, Batch))
+        return sum(len(event.payloads) for event, _ in list(self._events) if isinstance(event, Batch))
 
     def _wake_up(self) -> None:
         if self._wake is not None and not self._wake.done():
@@ -90,9 +91,8 @@ class EventQueue:
                 return _batch_of(rest)
         while True:
             while self._events:
-                event = self._events.popleft()
+                event, self._in_hand = self._events.popleft()
                 if not callable(event):
-                    self._in_hand = weight_of(event) if isinstance(event, Batch) else 0
                     return event
                 self._run(event)
             if self._end is not None:
@@ -147,8 +147,10 @@ class Batches:
         return self._queue.next_batch()
 
 
-def weight_of(batch: Batch) -> int:
-    return sum(map(len, batch.payloads)) + MESSAGE_OVERHEAD * len(batch.payloads)
+def weight_of(messages: Sequence[bytes], bodies: Sequence[bytes] = ()) -> int:
+    """What messages weigh, taken from the bodies that they came in where those hold nothing but them."""
+    is_whole = bool(bodies) and all(body[0] == PACKED for body in bodies)
+    return sum(map(len, bodies if is_whole else messages)) + MESSAGE_OVERHEAD * len(messages)
 
 
 def _batch_of(messages: list[Message]) -> Batch:

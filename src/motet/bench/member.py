@@ -60,6 +60,7 @@ class MotetParty:
             await self._count_singly(tally)
         async for event in self.group.batches():
             if isinstance(event, Batch):
+                tally.looked_at += sum(map(len, event.payloads))
                 tally.delivered += len(event.payloads)
                 if self._rests:
                     await asyncio.sleep(self._rests)

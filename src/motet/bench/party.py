@@ -10,12 +10,15 @@ from motet.bench.job import MOTET, Job
 
 
 class Tally:
-    """How many messages have come; read by another thread."""
+    """How many messages have come, and how long they were: whoever counts has touched every one of them.
 
-    __slots__ = ("delivered",)
+    Another thread reads it.
+    """
+
+    __slots__ = ("delivered", "looked_at")
 
     def __init__(self) -> None:
-        self.delivered = 0
+        self.delivered = self.looked_at = 0
 
 
 class Party(Protocol):
@@ -54,7 +57,9 @@ class PlainParty:
 
     async def count(self, tally: Tally) -> None:
         while True:
-            tally.delivered += len(await self.receive())
+            messages = await self.receive()
+            tally.looked_at += sum(map(len, messages))
+            tally.delivered += len(messages)
 
     def counters(self) -> dict[str, int]:
         return {}

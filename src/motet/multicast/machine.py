@@ -13,13 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from motet.core.counters import Count, Counters
 from motet.core.effects import Broadcast, Effect, Frame, Transmit
 from motet.core.identity import Address
-from motet.errors import BacklogFullError, LeftGroupError, MessageTooLargeError, MisuseError
+from motet.errors import BacklogFullError, LeftGroupError, MisuseError
 from motet.multicast.config import MulticastConfig
 from motet.multicast.receiver import MulticastReceiver
 from motet.multicast.sender import MulticastSender
 from motet.window.digest import Cut, DigestEntry
 from motet.window.ranges import limited
-from motet.wire.body import MAX_MESSAGE_BYTES, UNCOUNTED, Port
+from motet.wire.body import UNCOUNTED, Port
 from motet.wire.frames import Highest, MulticastAck, MulticastData, MulticastXmitRequest, Purged
 
 FRAMES = (MulticastData, MulticastAck, MulticastXmitRequest, Highest, Purged)
@@ -45,11 +45,6 @@ class Multicast:
         """Accept messages; they are sent as the window allows, in order. All are accepted, or none."""
         if self._has_left:
             raise LeftGroupError("this member has left the group; join again to send")
-        largest = max(map(len, messages), default=0)
-        if largest > MAX_MESSAGE_BYTES:
-            raise MessageTooLargeError(
-                f"a message of {largest} bytes; at most {MAX_MESSAGE_BYTES} can be sent, split it"
-            )
         if self._sender.waiting_bytes > self._config.backlog_bytes and port not in UNCOUNTED:
             waiting = self._sender.waiting_bytes
             raise BacklogFullError(

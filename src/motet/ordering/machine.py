@@ -209,28 +209,29 @@ class TotalOrder:
 
     def take(self, sender: Address, bodies: Sequence[bytes], now: int) -> list[Effect]:
         """Bodies of one sender's stream, in order, each once."""
-        effects: list[Effect] = []
+        plain: list[bytes] = []
         for body in bodies:
-            if body[0] != ORDERED:
-                effects.append(self._plain_body(sender, body))
-            else:
-                effects += self._take_ordered(sender, unseal(body))
+            inner = body if body[0] != ORDERED else self._take_ordered(sender, unseal(body))
+            if inner:
+                plain.append(inner)
+        effects = self._plain_bodies(sender, tuple(plain)) if plain else []
         return effects + self.advance(now)
 
-    def _take_ordered(self, sender: Address, ordered: Ordered) -> list[Effect]:
+    def _take_ordered(self, sender: Address, ordered: Ordered) -> bytes:
+        """The answer is a body of the plain stream that the numbers rode on, if they did."""
         if not ordered.is_ordered and not ordered.numbers:
             pass
         elif self._view.is_primary:
             self._carrier.take(self._ranks[sender], ordered)
         else:
             self._counters[Count.FRAME_MISPLACED] += 1  # nobody who is in this view may have sent it
-            return []
-        is_plain = bool(ordered.inner) and not ordered.is_ordered
-        return [self._plain_body(sender, ordered.inner)] if is_plain else []
+            return b""
+        return b"" if ordered.is_ordered else ordered.inner
 
-    def _plain_body(self, sender: Address, body: bytes) -> Deliver:
-        self._plain[sender] = number = self._plain.get(sender, 0) + 1
-        return Deliver(Channel.MULTICAST, sender, number, (body,))
+    def _plain_bodies(self, sender: Address, bodies: tuple[bytes, ...]) -> list[Effect]:
+        before = self._plain.get(sender, 0)
+        self._plain[sender] = before + len(bodies)
+        return [Deliver(Channel.MULTICAST, sender, before + 1, bodies)]
 
     def advance(self, now: int) -> list[Effect]:
         """Do what has become possible: send, hand out numbers, deliver."""

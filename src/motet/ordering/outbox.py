@@ -17,7 +17,7 @@ from motet.errors import BacklogFullError, LeftGroupError, MessageTooLargeError,
 from motet.ordering.carrier import PlainStream
 from motet.ordering.config import OrderingConfig
 from motet.wire.backlog import Backlog
-from motet.wire.body import HEADER, LENGTH_BYTES, MAX_MESSAGE_BYTES, Port, message_count, port_of
+from motet.wire.body import HEADER, LENGTH_BYTES, Port, message_count, port_of
 from motet.wire.ordered import Tag
 from motet.wire.reassembler import Reassembler
 
@@ -63,11 +63,6 @@ class Outbox:
     def send(self, messages: Sequence[bytes], port: int = Port.APP) -> None:
         """Accept messages. All are accepted, or none."""
         self._require_room()
-        largest = max(map(len, messages), default=0)
-        if largest > MAX_MESSAGE_BYTES:
-            raise MessageTooLargeError(
-                f"a message of {largest} bytes; at most {MAX_MESSAGE_BYTES} can be sent, split it"
-            )
         self._backlog.extend(messages, port)
         self.accepted += len(messages)
 

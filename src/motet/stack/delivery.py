@@ -5,7 +5,7 @@ Invariant: messages of one sender on one channel leave in the order in which the
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -22,7 +22,7 @@ class Delivered(Effect):
 
     channel: Channel
     sender: Address
-    messages: tuple[bytes, ...]
+    messages: Sequence[bytes]  # immutable
     position: int | None = None  # in the log, of the first of them; the others follow it
     port: int = Port.APP
     first: int = field(default=0, compare=False)  # seqno of the first body; of an ordered one, its id in this view
@@ -82,8 +82,7 @@ class Delivery:
             reassembler = self._reassemblers[key] = Reassembler()
         batches: list[Delivered] = []
         first, is_total = effect.first, effect.channel is Channel.TOTAL
-        for port, run in groupby(effect.bodies, port_of):
-            bodies = tuple(run)
+        for port, bodies in _runs(effect.bodies):
             messages = reassembler.take(first, bodies)
             if messages or is_total:
                 place = (effect.position, port, first, bodies, effect.sent_at, effect.tag)
@@ -93,3 +92,10 @@ class Delivery:
             self._counters[Count.BODY_INCOHERENT] += reassembler.incoherent
             reassembler.incoherent = 0
         return batches
+
+
+def _runs(bodies: tuple[bytes, ...]) -> Iterable[tuple[int, tuple[bytes, ...]]]:
+    """Neighbours of one port; nearly always that is all of them."""
+    if len(bodies) == 1:
+        return ((port_of(bodies[0]), bodies),)
+    return ((port, tuple(run)) for port, run in groupby(bodies, port_of))

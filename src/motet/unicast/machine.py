@@ -21,7 +21,6 @@ from motet.core.serial import is_newer, next_serial
 from motet.core.units import format_ns
 from motet.errors import (
     BacklogFullError,
-    MessageTooLargeError,
     MisuseError,
     PeerUnreachableError,
     TooManyPeersError,
@@ -29,7 +28,7 @@ from motet.errors import (
 from motet.unicast.config import UnicastConfig
 from motet.unicast.receiver import ReceiveConnection
 from motet.unicast.sender import SendConnection, State
-from motet.wire.body import MAX_MESSAGE_BYTES, UNCOUNTED, Port
+from motet.wire.body import UNCOUNTED, Port
 from motet.wire.frames import Close, Sync, SyncAck, SyncOk, UnicastAck, UnicastData, UnicastPurged, UnicastXmitRequest
 
 FRAMES = (UnicastData, UnicastAck, UnicastXmitRequest, UnicastPurged, Close, Sync, SyncOk, SyncAck)
@@ -69,11 +68,6 @@ class Unicast:
         """Accept messages for `to`; they are sent as the window allows, in order. All are accepted, or none."""
         if not messages:
             return []
-        largest = max(map(len, messages))
-        if largest > MAX_MESSAGE_BYTES:
-            raise MessageTooLargeError(
-                f"a message of {largest} bytes; at most {MAX_MESSAGE_BYTES} can be sent, split it"
-            )
         connection = self._senders.get(to)
         if connection is None:
             if len(self._senders) >= self._config.max_peers:

@@ -12,7 +12,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from motet.wire.body import FRAGMENT_HEADER, HEADER, LENGTH_BYTES, UNCOUNTED, Port, fragment, pack
+from motet.errors import MessageTooLargeError
+from motet.wire.body import (
+    FRAGMENT_HEADER,
+    HEADER,
+    LENGTH_BYTES,
+    MAX_MESSAGE_BYTES,
+    UNCOUNTED,
+    Port,
+    fragment,
+    pack,
+)
 from motet.wire.ordered import Tag
 
 
@@ -70,19 +80,22 @@ class Backlog:
             at += run.count
 
     def extend(self, messages: Sequence[bytes], port: int = Port.APP, tag: Tag | None = None) -> None:
+        """All of them, or none: one that is too large for any body is refused."""
         if not messages:
             return
+        start = self._ends[-1] if self._ends else self._cut
+        ends = list(accumulate(map(len, messages), initial=start))
+        if ends[-1] - start > MAX_MESSAGE_BYTES:
+            _require_small(messages)
         last = self._runs[-1] if self._runs else None
         if last is not None and last.port == port and last.tag is None and tag is None:
             last.count += len(messages)
         else:
             self._runs.append(_Run(port, tag, len(messages)))
         self._uncounted += len(messages) if port in UNCOUNTED else 0
-        start = self._ends[-1] if self._ends else self._cut
-        ends = accumulate(map(len, messages), initial=start)
-        next(ends)
-        self._ends.extend(ends)
-        self._messages.extend(messages)
+        del ends[0]
+        self._ends += ends
+        self._messages += messages
 
     def take(self) -> tuple[bytes, int]:
         """The next body, and how many messages it completes that somebody counts."""
@@ -140,3 +153,9 @@ class Backlog:
 
     def _taken_bytes(self) -> int:
         return self._ends[self._head - 1] if self._head else self._cut
+
+
+def _require_small(messages: Sequence[bytes]) -> None:
+    largest = max(map(len, messages))
+    if largest > MAX_MESSAGE_BYTES:
+        raise MessageTooLargeError(f"a message of {largest} bytes; at most {MAX_MESSAGE_BYTES} can be sent, split it")

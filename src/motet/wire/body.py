@@ -20,7 +20,7 @@ from io import BytesIO
 from struct import Struct
 
 from motet.core.limits import MIN_BODY_BYTES
-from motet.wire.ordered import ORDERED, flaw_of_ordered, inner_of
+from motet.wire.ordered import ORDERED, flaw_of_ordered, inner_at
 
 MAX_MESSAGE_BYTES = 64 << 20
 HEADER = Struct("<BBxxI")
@@ -68,8 +68,8 @@ def split(body: bytes) -> tuple[bytes, ...]:
     if not count:
         return ()
     payload_at = HEADER.size + LENGTH_BYTES * count
-    if _is_uniform(body, count):
-        return _uniform_splitter(_uniform_length(body, count), count).unpack_from(body, payload_at)
+    if (length := _uniform_length(body, count)) is not None:
+        return _uniform_splitter(length, count).unpack_from(body, payload_at)
     payload = BytesIO(body)
     payload.seek(payload_at)
     return tuple(map(payload.read, _lengths(body, count)))
@@ -84,60 +84,62 @@ def message_count(body: bytes) -> int:
     return int(offset + len(body) - FRAGMENT_HEADER.size == total)
 
 
-def flaw(body: bytes) -> str | None:
-    """Why these bytes are no body, or None when they are one."""
-    if len(body) < HEADER.size:
-        return f"{len(body)} bytes are too short for a body"
-    kind, _, number = HEADER.unpack_from(body)
+def flaw(body: bytes, start: int = 0) -> str | None:
+    """Why the bytes from `start` on are no body, or None when they are one. Nothing is copied but the lengths."""
+    size = len(body) - start
+    if size < HEADER.size:
+        return f"{size} bytes are too short for a body"
+    kind, _, number = HEADER.unpack_from(body, start)
     if kind == PACKED:
-        return _flaw_of_packed(body, number)
+        return _flaw_of_packed(body, number, start)
     if kind == FRAGMENT:
-        return _flaw_of_fragment(body)
+        return _flaw_of_fragment(body, start)
     if kind == ORDERED:
-        return flaw_of_ordered(body) or _flaw_of_inner(inner_of(body))
+        return flaw_of_ordered(body) or _flaw_of_inner(body)
     return f"body kind {kind} is unknown"
 
 
 def _flaw_of_inner(body: bytes) -> str | None:
-    if not body:
+    start = inner_at(body)
+    if len(body) == start:
         return None
-    return "an ordered body inside another" if body[0] == ORDERED else flaw(body)
+    return "an ordered body inside another" if body[start] == ORDERED else flaw(body, start)
 
 
-def _flaw_of_packed(body: bytes, count: int) -> str | None:
-    payload_at = HEADER.size + LENGTH_BYTES * count
-    if payload_at > len(body):
-        return f"{count} lengths do not fit into {len(body)} bytes"
-    claimed = _uniform_length(body, count) * count if _is_uniform(body, count) else sum(_lengths(body, count))
-    if claimed != len(body) - payload_at:
-        return f"lengths add up to {claimed}, the payload has {len(body) - payload_at} bytes"
+def _flaw_of_packed(body: bytes, count: int, start: int) -> str | None:
+    size, payload_at = len(body) - start, HEADER.size + LENGTH_BYTES * count
+    if payload_at > size:
+        return f"{count} lengths do not fit into {size} bytes"
+    length = _uniform_length(body, count, start)
+    claimed = length * count if length is not None else sum(_lengths(body, count, start))
+    if claimed != size - payload_at:
+        return f"lengths add up to {claimed}, the payload has {size - payload_at} bytes"
     return None
 
 
-def _flaw_of_fragment(body: bytes) -> str | None:
-    if len(body) <= FRAGMENT_HEADER.size:
+def _flaw_of_fragment(body: bytes, start: int) -> str | None:
+    size = len(body) - start
+    if size <= FRAGMENT_HEADER.size:
         return "a fragment without a chunk"
-    _, _, total, offset = FRAGMENT_HEADER.unpack_from(body)
-    end = offset + len(body) - FRAGMENT_HEADER.size
+    _, _, total, offset = FRAGMENT_HEADER.unpack_from(body, start)
+    end = offset + size - FRAGMENT_HEADER.size
     if total > MAX_MESSAGE_BYTES or end > total:
         return f"a fragment that ends at {end} of a message of {total} bytes"
-    if end < total and len(body) < MIN_BODY_BYTES:
-        return f"a fragment of {len(body)} bytes that is not the last of its message"
+    if end < total and size < MIN_BODY_BYTES:
+        return f"a fragment of {size} bytes that is not the last of its message"
     return None
 
 
-def _lengths(body: bytes, count: int) -> tuple[int, ...]:
-    return Struct(f"<{count}I").unpack_from(body, HEADER.size)
+def _lengths(body: bytes, count: int, start: int = 0) -> tuple[int, ...]:
+    return Struct(f"<{count}I").unpack_from(body, start + HEADER.size)
 
 
-def _is_uniform(body: bytes, count: int) -> bool:
-    """Whether all lengths are equal, found by comparing the vector with itself moved by one entry."""
-    start, end = HEADER.size, HEADER.size + LENGTH_BYTES * count
-    return count > 0 and body[start : end - LENGTH_BYTES] == body[start + LENGTH_BYTES : end]
-
-
-def _uniform_length(body: bytes, count: int) -> int:
-    return int.from_bytes(body[HEADER.size : HEADER.size + LENGTH_BYTES], "little") if count else 0
+def _uniform_length(body: bytes, count: int, start: int = 0) -> int | None:
+    """The length that all messages have, found by comparing the vector with itself moved by one entry."""
+    first, end = start + HEADER.size, start + HEADER.size + LENGTH_BYTES * count
+    if not count or body[first : end - LENGTH_BYTES] != body[first + LENGTH_BYTES : end]:
+        return None
+    return int.from_bytes(body[first : first + LENGTH_BYTES], "little")
 
 
 @lru_cache(maxsize=32)  # traffic has few shapes; the largest possible one takes half a megabyte

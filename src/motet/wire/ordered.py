@@ -86,6 +86,11 @@ def flaw_of_ordered(body: bytes) -> str | None:
     return None if has_inner or count else "an ordered body that says nothing"
 
 
-def inner_of(body: bytes) -> bytes:
+def inner_at(body: bytes) -> int:
+    """Where the inner body begins."""
     _, flags, count, _, _ = HEADER.unpack_from(body)
-    return body[_numbers_at(flags) + count * NUMBER.size :]
+    return int(_numbers_at(flags) + count * NUMBER.size)
+
+
+def inner_of(body: bytes) -> bytes:
+    return body[inner_at(body) :]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import chain
 
 from motet.wire.body import FRAGMENT, FRAGMENT_HEADER, PACKED, split
+from motet.wire.messages import EAGER_BYTES, Messages
 
 
 class Reassembler:
@@ -22,7 +23,7 @@ class Reassembler:
     def collected_bytes(self) -> int:
         return self._collected
 
-    def take(self, first: int, bodies: Sequence[bytes]) -> tuple[bytes, ...]:
+    def take(self, first: int, bodies: tuple[bytes, ...]) -> Sequence[bytes]:
         """The messages that these bodies complete; `first` is the seqno of the first of them, the others follow it.
 
         Where the stream was moved ahead, what was begun before has no end, and must not be joined to another's. Where
@@ -34,6 +35,8 @@ class Reassembler:
             bodies = bodies[self._next - first :]
             first = self._next
         self._next = first + len(bodies)
+        if not self._chunks and sum(map(len, bodies)) > EAGER_BYTES and all(body[0] == PACKED for body in bodies):
+            return Messages(bodies)
         return tuple(chain.from_iterable(map(self.feed, bodies)))
 
     def feed(self, body: bytes) -> tuple[bytes, ...]:
