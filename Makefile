@@ -51,6 +51,7 @@ bench: $(STAMP)  ## measure the path of a frame through a channel, and view chan
 	$(BIN)/python benchmarks/view_changes.py
 	$(BIN)/python benchmarks/flight.py
 	$(BIN)/python benchmarks/journal.py
+	$(BIN)/python benchmarks/idle_and_slow.py
 
 clean:  ## remove .venv, caches and build output
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

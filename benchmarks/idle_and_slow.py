@@ -111,7 +111,6 @@ class Member:
         self.messages = megabytes * 1_000_000 // len(MESSAGE)
         self.sent = self.seen = 0
         self.may_eat = asyncio.Event()
-        self.views = 0
 
     async def send(self) -> None:
         while self.sent < self.messages:
@@ -246,7 +245,7 @@ def main() -> None:
         print(f"idle, preset {quiet.preset}, {quiet.seconds} s: {shares} of a core; memory {quiet.memory_mb} MB")
     for held in slow:
         print(
-            f"slow consumer, {held.megabytes} MB wanted: the sender waits after {held.sent_before_waiting_mb} MB; "
+            f"slow consumer, {held.megabytes} MB to send: the sender waits after {held.sent_before_waiting_mb} MB; "
             f"memory before {held.memory_before_mb}, at most {held.most_memory_mb} MB; "
             f"views changed: {held.views_changed}; all delivered in the end: {held.is_complete}"
         )
