@@ -159,7 +159,7 @@ def _session(scratch: str) -> SparkSession:
         "spark.python.authenticate.socketTimeout": "120s",
         "spark.sql.shuffle.partitions": "2",
     }
-    return build_session("local[2]", "motet demo", options)
+    return build_session("local[2,4]", "motet demo", options)  # two cores; a task that fails is tried again
 
 
 def _stop(spark: SparkSession) -> None:
