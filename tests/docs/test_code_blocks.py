@@ -23,6 +23,7 @@ ELSEWHERE = {  # pages whose blocks need more around them than an empty director
     "log-service.md": "tests/serve/test_guide.py",
     "testing.md": "tests/testing/test_guide.py",
     "pipeline.md": "tests/spark",
+    "spark.md": "tests/spark/test_guide.py",
 }
 MOST_NOT_RUN = 4
 
