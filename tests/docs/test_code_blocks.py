@@ -24,6 +24,7 @@ ELSEWHERE = {  # pages whose blocks need more around them than an empty director
     "testing.md": "tests/testing/test_guide.py",
     "spark.md": "tests/spark",
     "pipeline.md": "tests/spark",
+    "spark.md": "tests/spark/test_guide.py",
 }
 MOST_NOT_RUN = 4
 
