@@ -150,7 +150,7 @@ class Machines:
                 effects = _timed(spent, "receiver", partial(self._receiver.receive, wake_up, self._now))
                 for effect in effects:
                     if isinstance(effect, Delivered):
-                        handle(effect.messages)
+                        handle(tuple(effect.messages))
                 if acks := [effect.data for effect in effects if isinstance(effect, Datagram)]:
                     to_send += _timed(spent, "sender", partial(self._sender.receive, acks, self._now))
 

@@ -22,7 +22,6 @@ PAGES = [ROOT / "README.md", DOCS / "index.md", *sorted((DOCS / "guide").glob("*
 ELSEWHERE = {  # pages whose blocks need more around them than an empty directory
     "log-service.md": "tests/serve/test_guide.py",
     "testing.md": "tests/testing/test_guide.py",
-    "spark.md": "tests/spark",
     "pipeline.md": "tests/spark",
     "spark.md": "tests/spark/test_guide.py",
 }

@@ -157,8 +157,8 @@ class TestRouting:
         effects = delivered(member.receive([datagram.data for datagram in sent], 0))
         for channel, message in ((Channel.MULTICAST, b"to all"), (Channel.UNICAST, b"to you")):
             for sender in (B, C):
-                got = [e.messages for e in effects if (e.channel, e.sender) == (channel, sender)]
-                assert sum(got, ()) == (message, message)
+                got = [m for e in effects if (e.channel, e.sender) == (channel, sender) for m in e.messages]
+                assert got == [message, message]
 
     def test_a_run_of_frames_of_one_peer_is_handled_as_one_batch(self) -> None:
         peer = start(B)

@@ -22,7 +22,7 @@ here is refused. Who makes its blocks right after joining keeps next to nothing.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -96,7 +96,7 @@ class Blocks:
         self._forget(name)
         self._play(block, early)
 
-    def apply(self, position: int | None, sender: Address, messages: tuple[bytes, ...]) -> None:
+    def apply(self, position: int | None, sender: Address, messages: Sequence[bytes]) -> None:
         """Messages of port BLOCKS; the first is at `position` of the log."""
         for offset, message in enumerate(messages):
             self._apply(None if position is None else position + offset, sender, message)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from struct import Struct
 
 from motet.core.identity import Address
@@ -51,7 +51,7 @@ class Calls:
         finally:
             del self._open[number]
 
-    def receive(self, source: Address, messages: tuple[bytes, ...]) -> None:
+    def receive(self, source: Address, messages: Sequence[bytes]) -> None:
         for message in messages:
             if len(message) >= HEADER.size:
                 kind, number = HEADER.unpack_from(message)

@@ -234,7 +234,7 @@ class Host:
         now = self._world.scheduler.now
         self._world.history.events.append(
             DeliveredBatch(
-                now, self.address, effect.channel, effect.sender, effect.messages, effect.position, effect.tag
+                now, self.address, effect.channel, effect.sender, tuple(effect.messages), effect.position, effect.tag
             )
         )
         self.note(f"delivers {len(effect.messages)} of {effect.sender} ({effect.channel.value})")
