@@ -41,9 +41,9 @@ def test_the_code_of_the_guide_runs(spark: SparkSession, tmp_path: Path) -> None
         for block in blocks(DOCS / "guide" / "spark.md"):
             if block.language.split(" ")[0] == "python":
                 code = block.code.replace("127.0.0.1:7900", one.endpoint).replace("127.0.0.1:7901", other.endpoint)
-                exec(
-                    compile(code.replace(".start()", ".trigger(availableNow=True).start()"), "spark.md", "exec"), names
-                )
+                code = code.replace("data/", f"{tmp_path}/data/").replace("checkpoints/", f"{tmp_path}/")
+                code = code.replace(".start()", ".trigger(availableNow=True).start()")
+                exec(compile(code, "spark.md", "exec"), names)
                 if "table" in names and "answers" not in names:
                     assert names["table"].count() == 30
                     names["answers"] = names["stream"].selectExpr("position", "payload")
