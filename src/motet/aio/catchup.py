@@ -7,7 +7,7 @@ it missed, if it wants the log itself and not a state. Runs on the driver's loop
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from motet.core.effects import Channel, Effect
 from motet.core.identity import Address
@@ -35,10 +35,11 @@ REPLAY_BYTES = 1 << 20  # of records that are read at once
 
 
 class CatchUp:
-    def __init__(self, journal: Journal, member: Member, *, replays: bool) -> None:
+    def __init__(self, journal: Journal, member: Member, truncate: Callable[[int], None], *, replays: bool) -> None:
         self.is_done = True
         self._journal = journal
         self._member = member
+        self._cut_back = truncate
         self._backfill: Backfill | None = None
         self._peers: list[Address] = []
         self._news: list[Effect] = []  # for the driver and the application
@@ -102,7 +103,7 @@ class CatchUp:
     def _truncate(self, position: int, now: int) -> None:
         assert self._backfill is not None
         last = self._journal.position
-        self._journal.truncate(position)
+        self._cut_back(position)
         self._news.append(RolledBack(self._journal.position + 1, last))
         self._perform(self._backfill.went_on(self._journal.end, now), now)
 

@@ -155,7 +155,7 @@ class Joining:
 
         takes_state = self.state_receiver is not None
         wall_clock = self.world.wall_clock
-        keeper = JournalKeeper(journal, driver.member, driver.do_now, replays=not takes_state, wall_clock=wall_clock)
+        keeper = JournalKeeper(journal, driver.member, driver.do, replays=not takes_state, wall_clock=wall_clock)
         driver.keeper = keeper
         if self.replay_from is not None:
             driver.replay = lambda: list(Replay(journal).read(max(self.replay_from or 1, journal.first)))

@@ -16,6 +16,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pyarrow as pa
 
@@ -48,10 +49,11 @@ class JournalKeeper:
         self._record = member.record
         self._view: ViewId = NO_VIEW
         self._held: list[Effect] | None = None  # None: there is no gap
-        self._catch_up = CatchUp(journal, member, replays=replays)
+        self._catch_up = CatchUp(journal, member, self._truncate, replays=replays)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_syncing = False
         self._is_dirty = False
+        self._rewritten = 0  # how often the log went back
         self._sync_timer: asyncio.TimerHandle | None = None
         self._stable_timer: asyncio.TimerHandle | None = None
         self._is_closed = False
@@ -89,7 +91,7 @@ class JournalKeeper:
             self._plan_stable()
         elif isinstance(effect, RolledBack):
             self._append(entries)
-            self.journal.truncate(effect.first - 1)
+            self._truncate(effect.first - 1)
 
     def _entry(self, effect: Delivered) -> Entry:
         assert effect.position is not None
@@ -115,7 +117,7 @@ class JournalKeeper:
             self._catch_up.begin_view(effect.view, now)
             return [effect]
         if rolled_back is not None:
-            self.journal.truncate(rolled_back.first - 1)
+            self._truncate(rolled_back.first - 1)
         if effect.view.is_primary:
             self._view = effect.view.id
             if effect.position > self.journal.position:
@@ -165,6 +167,11 @@ class JournalKeeper:
 
     # The disk
 
+    def _truncate(self, position: int) -> None:
+        """What a wait that is under way will report is of a log that is not ours any more."""
+        self._rewritten += 1
+        self.journal.truncate(position)
+
     def _plan_sync(self) -> None:
         """One wait at a time; what is appended meanwhile is waited for after it."""
         self._is_dirty = True
@@ -183,13 +190,16 @@ class JournalKeeper:
         assert self._loop is not None
         self._is_dirty, self._is_syncing = False, True
         waiting = self._loop.run_in_executor(None, self.journal.sync)
-        waiting.add_done_callback(self._synced)
+        waiting.add_done_callback(partial(self._synced, self._rewritten))
 
-    def _synced(self, waiting: asyncio.Future[int]) -> None:
+    def _synced(self, rewritten: int, waiting: asyncio.Future[int]) -> None:
         self._is_syncing = False
         if self._is_closed or waiting.cancelled():
             return
-        self._perform(lambda now: self._member.persisted(waiting.result(), now))
+        if rewritten == self._rewritten:
+            self._perform(lambda now: self._member.persisted(waiting.result(), now))
+        else:
+            self._is_dirty = True
         if self._is_dirty:
             self._plan_sync()
 
