@@ -116,6 +116,19 @@ async def test_faults_of_the_member_itself_work_as_well(network: SimNetwork) -> 
     await a.until(lambda view: len(view.members) == 2)
 
 
+@simulated(seeds=range(3), loss=0.2)
+async def test_building_blocks_work_and_a_lock_outlives_its_holder(network: SimNetwork) -> None:
+    groups = await members(network, "abc", consume=False)
+    counters = [motet.Counter(group, "numbers") for group in groups]
+    locks = [motet.Lock(group, "till") for group in groups]
+    numbers = await asyncio.gather(*(counter.add() for counter in counters for _ in range(5)))
+    assert sorted(numbers) == list(range(1, 16))
+    await locks[2].acquire()
+    waiting = asyncio.create_task(locks[0].acquire())
+    await network.crash(groups[2])
+    assert await waiting > 0
+
+
 @simulated()
 async def test_members_that_are_made_at_once_are_one_group(network: SimNetwork) -> None:
     groups = await asyncio.gather(*(network.join("test", name=name) for name in "abcde"))
