@@ -10,6 +10,7 @@ from rich.table import Table
 
 from motet.bench.figures import NOTE
 from motet.bench.job import MOTET
+from motet.bench.peers.field import PEERS
 from motet.bench.plot import plot
 from motet.bench.results import Figure, Results
 from motet.bench.rows import LESS_IS_BETTER, UNITS, Row
@@ -108,7 +109,16 @@ def _markdown(results: Results, picture: str) -> Iterator[str]:
         yield from ("", f"## {section}", "", f"| {' | '.join(HEADINGS)} |", "|---" + "|--:" * (len(HEADINGS) - 1) + "|")
         for figure in figures:
             yield f"| {' | '.join(cells(results, figure))} |"
+    yield from _about_peers(results)
     yield from _missed(results)
+
+
+def _about_peers(results: Results) -> Iterator[str]:
+    measured = {figure.system for figure in results.figures if figure.system != MOTET}
+    if measured:
+        yield from ("", "## The peers", "")
+    for peer in PEERS if measured else ():
+        yield f"- {peer.name}: {peer.about}{f' (not measured: {peer.why_not})' if peer.why_not else ''}"
 
 
 def _missed(results: Results) -> Iterator[str]:

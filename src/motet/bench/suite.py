@@ -37,7 +37,7 @@ def measure_all(rows: Sequence[Row], results: Results, effort: Effort, *, with_p
     for number, row in enumerate(rows, start=1):
         figures = [Figure(row, MOTET)]
         if with_peers and row.has_peers:
-            figures += [_figure(row, peer, absent[peer.name]) for peer in PEERS if peer.does(row)]
+            figures += [_figure(row, peer, absent[peer.name]) for peer in PEERS if peer.does(row) and not peer.why_not]
         results.figures += figures
         for run in range(effort.runs_for(row)):
             for figure in figures:

@@ -27,6 +27,7 @@ Examples:
 
   motet bench --rows soak                      ten minutes, with the memory over time
 """
+WIDTH = 150  # of the table; a narrower terminal wraps its lines
 QUICK = Effort(runs=1, seconds=1.0, warm_up=0.5, soak_seconds=10.0)
 
 
@@ -58,7 +59,8 @@ def bench(
     if as_json:
         typer.echo(json.dumps(results.as_json(), indent=2))
     else:
-        Console().print(table(results))
+        console = Console()
+        Console(width=max(console.width, WIDTH)).print(table(results))
 
 
 bench.__doc__ = f"{bench.__doc__}\n\n\b{EXAMPLES}"

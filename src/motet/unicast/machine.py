@@ -28,6 +28,7 @@ from motet.errors import (
 from motet.unicast.config import UnicastConfig
 from motet.unicast.receiver import ReceiveConnection
 from motet.unicast.sender import SendConnection, State
+from motet.wire.backlog import require_small
 from motet.wire.body import UNCOUNTED, Port
 from motet.wire.frames import Close, Sync, SyncAck, SyncOk, UnicastAck, UnicastData, UnicastPurged, UnicastXmitRequest
 
@@ -72,6 +73,7 @@ class Unicast:
         if connection is None:
             if len(self._senders) >= self._config.max_peers:
                 raise TooManyPeersError(f"{self._config.max_peers} connections are open; close some or raise max_peers")
+            require_small(messages)
             connection = self._open_sender(to, now)
         if connection.waiting_bytes > self._config.backlog_bytes and port not in UNCOUNTED:
             raise BacklogFullError(

@@ -82,13 +82,14 @@ class SendConnection:
         return self._backlog.waiting_bytes
 
     def send(self, messages: Sequence[bytes], now: int, port: int = Port.APP) -> list[Effect]:
+        was_flushed = self.is_flushed
+        self._backlog.extend(messages, port)
         if self.state is State.CLOSING:
             self.state = State.OPEN
         self._used_at = now
         self._arm_reaper(now)
-        if self.is_flushed:
+        if was_flushed:
             self._silent_since = now
-        self._backlog.extend(messages, port)
         self.accepted += 0 if port in UNCOUNTED else len(messages)
         return self._pump(now)
 

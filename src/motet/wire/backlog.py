@@ -86,7 +86,7 @@ class Backlog:
         start = self._ends[-1] if self._ends else self._cut
         ends = list(accumulate(map(len, messages), initial=start))
         if ends[-1] - start > MAX_MESSAGE_BYTES:
-            _require_small(messages)
+            require_small(messages)
         last = self._runs[-1] if self._runs else None
         if last is not None and last.port == port and last.tag is None and tag is None:
             last.count += len(messages)
@@ -155,7 +155,7 @@ class Backlog:
         return self._ends[self._head - 1] if self._head else self._cut
 
 
-def _require_small(messages: Sequence[bytes]) -> None:
+def require_small(messages: Sequence[bytes]) -> None:
     largest = max(map(len, messages))
     if largest > MAX_MESSAGE_BYTES:
         raise MessageTooLargeError(f"a message of {largest} bytes; at most {MAX_MESSAGE_BYTES} can be sent, split it")
