@@ -517,3 +517,16 @@ def test_members_know_where_the_others_serve_their_figures() -> None:
             assert (peer["member"], peer["admin"]) == (str(b.address), b.services()["admin"])
 
     run(test)
+
+
+def test_a_snapshot_holds_every_members_state_and_one_that_cannot_be_taken_says_so_at_once() -> None:
+    async def test() -> None:
+        async with cluster("a", "b", state_provider=lambda: b"state", consume=False) as (a, b):
+            await (await a.multicast(b"x")).stable()
+            taken = await a.snapshot()
+            assert taken.summary()["members"] == 2
+            assert taken.state_of(b.address)
+            first, second = await asyncio.gather(b.snapshot(), a.snapshot())
+            assert first.summary()["members"] == second.summary()["members"] == 2
+
+    run(test)

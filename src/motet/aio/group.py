@@ -84,6 +84,7 @@ class Group:
         self._is_drain_planned = False
         self._view_waiters: list[tuple[Callable[[View], bool], asyncio.Future[None]]] = []
         self._snapshots: dict[SnapshotId, asyncio.Future[SnapshotResult]] = {}
+        self._starting_snapshots = 0
         self._left: asyncio.Future[None] = self._loop.create_future()
         self._closers: list[Callable[[], None]] = []
 
@@ -362,13 +363,12 @@ class Group:
     async def snapshot(self, timeout: float = 30.0) -> SnapshotResult:
         """One consistent cut through all members and all channels: their states, and what is on its way."""
         self._check_open()
-        future: asyncio.Future[SnapshotResult] = self._loop.create_future()
-
-        def start() -> SnapshotId:
-            return self._driver.start_snapshot()
-
-        snapshot = await asyncio.wrap_future(self._driver.ask(start))
-        self._snapshots[snapshot] = future
+        self._starting_snapshots += 1
+        try:
+            snapshot = await asyncio.wrap_future(self._driver.ask(self._driver.start_snapshot))
+        finally:
+            self._starting_snapshots -= 1
+        future = self._snapshots.setdefault(snapshot, self._loop.create_future())
         try:
             async with asyncio.timeout(timeout):
                 return await future
@@ -382,6 +382,8 @@ class Group:
         self._driver.offer(lambda: self._driver.supply_snapshot(snapshot, data))
 
     def _end_snapshot(self, effect: SnapshotTaken | SnapshotFailed) -> None:
+        if self._starting_snapshots:  # it has ended before we heard its name
+            self._snapshots.setdefault(effect.snapshot, self._loop.create_future())
         future = self._snapshots.get(effect.snapshot)
         if future is None or future.done():
             return

@@ -28,10 +28,12 @@ from motet.journal import Entry, Fsync, Journal
 from motet.journal.reader import Bounds, JournalReader
 from motet.membership.engine import ViewInstalled
 from motet.ordering import RolledBack, StableAdvanced
+from motet.snapshot import RecordState
 from motet.stack import Delivered, Member
 from motet.wire.body import Port, message_count
 
 logger = logging.getLogger("motet")
+STILL_FETCHING = "a member still fetches a part of the log, and its application lacks it"
 STABLE_EVERY_S = 0.05  # how often the stable position is written down
 
 Perform = Callable[[Callable[[int], list[Effect]]], None]
@@ -76,6 +78,8 @@ class JournalKeeper:
             elif isinstance(effect, ViewInstalled):
                 self._append(entries)
                 performed += self._enter(effect, _rolled_back_later(effects, index), now)
+            elif self._held is not None and isinstance(effect, RecordState):
+                performed += self._member.refuse_snapshot_state(effect.snapshot, STILL_FETCHING, now)
             elif self._held is not None and _is_of_the_log(effect):
                 self._held.append(effect)
             else:
