@@ -80,7 +80,7 @@ def turns(rows: int) -> dict[str, tuple[str, Callable[[Path], int]]]:
         "one byte changed": ("integrity", at(0, forge.change_byte)),
         "a segment of another member": ("integrity", swap),
         "a stable position rolled back": ("stability", cut),
-        "a FIFO pair broken": ("fifo", lambda path: forge.break_fifo(path, rows // 2)),
+        "a FIFO pair broken": ("fifo", lambda path: forge.break_fifo(path, rows * 3 // 5)),
         "a message that nobody sent": ("integrity", at(0, lambda path, p: forge.insert(path, p, b"forged"))),
         "one removed between two views": ("virtual synchrony", before_a_view),
     }
