@@ -20,7 +20,7 @@ demo: $(STAMP)  ## five real members through loss, a crash and a partition, Spar
 	$(BIN)/motet demo
 
 test: lint  ## lint, then run all tests
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 lint: $(STAMP)  ## ruff (rules and format) and mypy --strict
 	$(BIN)/ruff check .
