@@ -20,7 +20,7 @@ Examples:
 
   motet campaign --runs 10000 --scenario total-order --out campaign         say it again to go on after Ctrl-C
 
-  motet campaign --runs 10000 --scenario membership --out /shared/campaign --master spark://host:7077
+  motet campaign --runs 10000 --scenario membership --out /mnt/lake/campaign --master spark://host:7077
 """
 
 
