@@ -208,6 +208,11 @@ class Driver:
             self._is_pump_planned = True
             self._loop.call_soon_threadsafe(self._pump)
 
+    @property
+    def is_awake(self) -> bool:
+        """It has been told that something waits, and has not looked yet."""
+        return self._is_pump_planned
+
     def post(self, action: Callable[[], None]) -> None:
         assert self._loop is not None
         self._loop.call_soon_threadsafe(self._guard, action)

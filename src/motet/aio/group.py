@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from motet.aio.blocks import Apply, Blocks, message_of
 from motet.aio.calls import Calls, Handler
-from motet.aio.driver import Driver, Failed, Freed, Outgoing
+from motet.aio.driver import Driver, Failed, Freed, LaneKey, Outgoing
 from motet.aio.events import ORDERS, Batch, BatchEvent, Event
 from motet.aio.faults import parse_fault
+from motet.aio.gathering import MOST_BYTES, Gathering
 from motet.aio.keys import keyed, split_keys
-from motet.aio.lanes import Lanes, measure
+from motet.aio.lanes import LANE_BYTES, Lanes, measure
 from motet.aio.observe import Observer
-from motet.aio.queue import Batches, EventQueue, Later, Messages, weight_of
+from motet.aio.queue import MESSAGE_OVERHEAD, Batches, EventQueue, Later, Messages, weight_of
 from motet.aio.receipts import Ledger, Receipt
 from motet.aio.state import StateParts, StateProvider, StateReceiver
 from motet.core.effects import Channel, Effect, SendFailed
@@ -48,6 +49,7 @@ logger = logging.getLogger("motet")
 T = TypeVar("T")
 Order = Literal["total", "fifo"]
 CHANNELS = {"total": Channel.TOTAL, "fifo": Channel.MULTICAST}
+LANES: dict[str, LaneKey] = {name: (channel, None) for name, channel in CHANNELS.items()}
 OPERATION_S = 10.0  # how long the driver may take for a question
 
 
@@ -74,6 +76,8 @@ class Group:
         self._consumes = consume
         self._queue = EventQueue(queue_bytes, self._hold, self._release, self._warn_of_idleness, self._guarded)
         self._lanes = Lanes(self._check_open)
+        self._streams = {name: (key, self._lanes.at(key)) for name, key in LANES.items()}
+        self._gathering = Gathering(driver, self._loop)
         self._ledger = Ledger()
         self._blocks = Blocks()
         self._state = StateParts(state_provider, state_receiver, self._blocks, self._enqueue)
@@ -126,7 +130,20 @@ class Group:
         `order="total"`: all deliver it at the same place of one log; without a primary view it waits, or raises
         `NotPrimaryError` with `wait=False`. `order="fifo"`: in the order of this sender, in any view.
         """
-        return await self.multicast_many((payload,), order=order, keys=None if key is None else (key,), wait=wait)
+        stream = self._streams.get(order)
+        if stream is None or key is not None or not wait or not self._is_plain(payload):
+            return await self.multicast_many((payload,), order=order, keys=None if key is None else (key,), wait=wait)
+        lane_key, lane = stream
+        if lane.outstanding > LANE_BYTES:
+            return await self.multicast_many((payload,), order=order)
+        size = len(payload) + MESSAGE_OVERHEAD
+        lane.outstanding += size
+        self._gathering.add(lane_key, payload, size)
+        return self._ledger.issue(1) if order == "total" else self._ledger.without_position()
+
+    def _is_plain(self, payload: object) -> bool:
+        """What most messages are: it can go without any further look."""
+        return type(payload) is bytes and len(payload) < MOST_BYTES and self._end is None
 
     async def multicast_many(
         self,
@@ -154,7 +171,7 @@ class Group:
         lane = await self._lanes.space((channel, None))
         lane.outstanding += size
         receipt = self._ledger.issue(len(messages)) if channel is Channel.TOTAL else self._ledger.without_position()
-        self._driver.offer(Outgoing((channel, None), messages, port, tag, size))
+        self._gathering.offer(Outgoing((channel, None), messages, port, tag, size))
         return receipt
 
     async def append(self, payloads: Sequence[bytes], keys: Sequence[bytes] | None, tag: Tag) -> Receipt:
@@ -169,7 +186,15 @@ class Group:
 
     async def send(self, to: Address, payload: bytes) -> None:
         """To one member, reliably and in order. Waits for window space only."""
-        await self.send_many(to, (payload,))
+        if type(to) is not Address or not self._is_plain(payload):
+            return await self.send_many(to, (payload,))
+        lane_key, lane = self._lanes.direct(to)
+        if lane.outstanding > LANE_BYTES:
+            return await self.send_many(to, (payload,))
+        size = len(payload) + MESSAGE_OVERHEAD
+        lane.outstanding += size
+        self._gathering.add(lane_key, payload, size)
+        return None
 
     async def send_many(self, to: Address, payloads: Sequence[bytes]) -> None:
         self._check_open()
@@ -181,7 +206,7 @@ class Group:
     def _send_direct(self, to: Address, messages: Sequence[bytes], port: int) -> None:
         size = measure(messages)
         self._lanes.at((Channel.UNICAST, to)).outstanding += size
-        self._driver.offer(Outgoing((Channel.UNICAST, to), messages, port, None, size))
+        self._gathering.offer(Outgoing((Channel.UNICAST, to), messages, port, None, size))
 
     # Calls
 
@@ -379,7 +404,7 @@ class Group:
 
     def _supply_snapshot(self, snapshot: SnapshotId, data: bytes) -> None:
         """Behind all that the application has sent so far, and before all that it sends from now on."""
-        self._driver.offer(lambda: self._driver.supply_snapshot(snapshot, data))
+        self._gathering.offer(lambda: self._driver.supply_snapshot(snapshot, data))
 
     def _end_snapshot(self, effect: SnapshotTaken | SnapshotFailed) -> None:
         if self._starting_snapshots:  # it has ended before we heard its name
@@ -462,7 +487,7 @@ class Group:
             notice = json.dumps(self._observer.services).encode()
             size = measure((notice,))
             self._lanes.at((Channel.MULTICAST, None)).outstanding += size
-            self._driver.offer(Outgoing((Channel.MULTICAST, None), (notice,), Port.NOTICE, None, size))
+            self._gathering.offer(Outgoing((Channel.MULTICAST, None), (notice,), Port.NOTICE, None, size))
 
     def services(self) -> dict[str, str]:
         """Where admin and log are served, by name."""
@@ -473,6 +498,7 @@ class Group:
     async def leave(self, timeout: float = 10.0) -> None:
         """Go, and let the others know: no suspicion, no gap. Sends that still wait end with an error."""
         if self._end is None:
+            self._gathering.flush()
             self._driver.do(self._driver.member.leave)
             try:
                 async with asyncio.timeout(timeout):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from motet.aio.driver import Freed, LaneKey
 from motet.aio.queue import MESSAGE_OVERHEAD
 from motet.core.effects import Channel
+from motet.core.identity import Address
 from motet.errors import MisuseError
 from motet.wire.body import MAX_MESSAGE_BYTES
 
@@ -35,6 +36,7 @@ class Lanes:
     def __init__(self, check_open: Callable[[], None]) -> None:
         self._check_open = check_open
         self._lanes: dict[LaneKey, Lane] = {}
+        self._direct: tuple[Address, LaneKey, Lane] | None = None  # the one used last
 
     async def space(self, key: LaneKey) -> Lane:
         """The lane, as soon as it has space."""
@@ -51,6 +53,13 @@ class Lanes:
     def at(self, key: LaneKey) -> Lane:
         return self._lanes.setdefault(key, Lane())
 
+    def direct(self, to: Address) -> tuple[LaneKey, Lane]:
+        """To one member; mostly that is the same one as before."""
+        if self._direct is None or self._direct[0] is not to:
+            key = (Channel.UNICAST, to)
+            self._direct = (to, key, self.at(key))
+        return self._direct[1:]
+
     def freed(self, effect: Freed) -> None:
         lane = self._lanes.get(effect.lane)
         if lane is None:
@@ -58,6 +67,7 @@ class Lanes:
         lane.free(effect.size)
         if lane.outstanding <= 0 and not lane.waiters and effect.lane[0] is Channel.UNICAST:
             del self._lanes[effect.lane]
+            self._direct = None
 
     def close(self) -> None:
         for lane in self._lanes.values():

@@ -32,7 +32,7 @@ class EventQueue:
         self._run = run
         self._events: deque[tuple[BatchEvent | Later, int]] = deque()  # each with its weight
         self._wake: asyncio.Future[None] | None = None  # of the one who iterates
-        self._rest: Iterator[Message] | None = None  # of the batch that is handed out one by one
+        self.rest: Iterator[Message] = iter(())  # of the batch that is handed out one by one
         self._in_hand = 0  # the weight of the batch that was handed out last
         self._idle_check: asyncio.TimerHandle | None = None
         self._end: Exception | None = None
@@ -74,21 +74,17 @@ class EventQueue:
 
     async def next_message(self) -> Event:
         while True:
-            if self._rest is not None:
-                for message in self._rest:
-                    return message
-                self._rest = None
+            for message in self.rest:
+                return message
             event = await self.next_batch()
             if not isinstance(event, Batch):
                 return event
-            self._rest = event.messages()
+            self.rest = event.messages()
 
     async def next_batch(self) -> BatchEvent:
         self._settle()
-        if self._rest is not None:  # somebody took single messages before, and changed over
-            rest, self._rest = list(self._rest), None
-            if rest:
-                return _batch_of(rest)
+        if rest := list(self.rest):  # somebody took single messages before, and changed over
+            return _batch_of(rest)
         while True:
             while self._events:
                 event, self._in_hand = self._events.popleft()
@@ -128,8 +124,10 @@ class Messages:
     def __aiter__(self) -> AsyncIterator[Event]:
         return self
 
-    def __anext__(self) -> Awaitable[Event]:
-        return self._queue.next_message()
+    async def __anext__(self) -> Event:
+        for message in self._queue.rest:  # the way of nearly all of them, and so without another call
+            return message
+        return await self._queue.next_message()
 
 
 class Batches:

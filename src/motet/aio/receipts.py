@@ -58,6 +58,10 @@ class Ledger:
         self._sent = 0
         self._settled = 0  # all up to this number were delivered or have failed
         self._open: deque[Receipt] = deque()
+        self._unordered = Receipt(self, 0, 0)
+        self._unordered._settle(
+            None, MisuseError('only messages with order="total" have a position; do not wait for this one')
+        )
         self._waiting: list[tuple[int, Receipt, asyncio.Future[None]]] = []
 
     def issue(self, count: int) -> Receipt:
@@ -68,9 +72,7 @@ class Ledger:
 
     def without_position(self) -> Receipt:
         """Of what is not ordered: whoever waits for it would wait for ever, and is told so."""
-        receipt = Receipt(self, 0, 0)
-        receipt._settle(None, MisuseError('only messages with order="total" have a position; do not wait for this one'))
-        return receipt
+        return self._unordered
 
     def deliver(self, count: int, position: int) -> None:
         """`count` messages of ours were delivered, the first of them at `position`."""

@@ -34,6 +34,8 @@ class Count(StrEnum):
         member.meaning = meaning
         return member
 
+    __hash__ = str.__hash__  # it is a key of the counters, for every frame: no Python for that
+
     DATAGRAM_REJECTED = (
         "datagram_rejected",
         Nature.NOISE,

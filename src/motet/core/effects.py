@@ -27,6 +27,8 @@ class Channel(Enum):
     MULTICAST = "multicast"
     TOTAL = "total"  # multicast that all members deliver in one order
 
+    __hash__ = object.__hash__  # there is one object per channel, and it is a key in every table
+
 
 @dataclass(frozen=True, slots=True)
 class Transmit(Effect):
