@@ -152,7 +152,8 @@ class UdpTransport:
 
     def _grow_buffers(self) -> None:
         wanted = self._config.socket_buffer_bytes
-        got = min(_grow(self._socket, option, wanted) for option in (socket.SO_RCVBUF, socket.SO_SNDBUF))
+        self.receive_bytes = _grow(self._socket, socket.SO_RCVBUF, wanted)
+        got = min(self.receive_bytes, _grow(self._socket, socket.SO_SNDBUF, wanted))
         if got < wanted:
             logger.warning(
                 "socket buffers have %d KiB instead of %d: bursts may be lost and sent again, which costs speed. "

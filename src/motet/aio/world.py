@@ -18,6 +18,7 @@ class Transport(Protocol):
     group: Endpoint | None  # IP multicast; None: one datagram per member
     wants_sources: bool
     lost: int
+    receive_bytes: int  # what waits for us at most before datagrams are lost; 0: nobody knows
 
     def start(self, loop: asyncio.AbstractEventLoop, received: Received) -> None: ...
 

@@ -201,11 +201,17 @@ class Config:
     # What the rooms below get
 
     def member_config(
-        self, seeds: Sequence[Endpoint] = (), *, wants_state: bool = False, waits_for_disk: bool = False
+        self,
+        seeds: Sequence[Endpoint] = (),
+        *,
+        wants_state: bool = False,
+        waits_for_disk: bool = False,
+        receive_bytes: int = 0,
     ) -> MemberConfig:
         """For a member that also looks for others at `seeds`.
 
-        `wants_state`: it can take a state; `waits_for_disk`: others may hear only of what its journal has on disk.
+        `wants_state`: it can take a state; `waits_for_disk`: others may hear only of what its journal has on disk;
+        `receive_bytes`: what its socket holds, and so, we believe, the sockets of others.
         """
         seal_bytes = SEAL_OVERHEAD if self.keys else 0
         streams = {
@@ -225,7 +231,7 @@ class Config:
                 conn_close_ns=self.conn_close_ns,
                 give_up_ns=self.give_up_ns,
             ),
-            multicast=MulticastConfig(**streams),
+            multicast=MulticastConfig(**streams, receive_bytes=receive_bytes),
             membership=self._membership(tuple(seeds), wants_state),
             ordering=self._ordering(waits_for_disk),
             snapshot=SnapshotConfig(timeout_ns=self.snapshot_timeout_ns),

@@ -81,6 +81,7 @@ class Multicast:
             raise MisuseError(f"the digest has no entry for {', '.join(map(str, unknown))}, who are new in this view")
         self._members = {member.incarnation: member for member in members}
         self._merge_receivers(members, digest)
+        self._share_sockets(len(members))
         window = self._sender.window
         joined_at = min(digest.get(self._local, window.low), window.high)
         effects = self._sender.retain(members, joined_at, now, is_held=self._is_held)
@@ -317,6 +318,13 @@ class Multicast:
             receiver.view = self._sender.view
             receivers[member] = receiver
         self._receivers = receivers
+
+    def _share_sockets(self, members: int) -> None:
+        """What fits into a socket is for all senders of the view; a quarter of a share is acked at once."""
+        share = self._config.share(members)
+        self._sender.share = share
+        for receiver in self._receivers.values():
+            receiver.ack_threshold = max(1, share // 4)
 
     def _keep_early(self, sender: Address, frame: MulticastData) -> None:
         if sum(map(len, self._early.values())) >= self._config.early_frames:

@@ -35,6 +35,7 @@ class MulticastReceiver:
         self._config = config
         self._counters = counters
         self._gaps = GapWatch(self.window, round_trip, config.repair_burst)
+        self.ack_threshold = config.ack_threshold  # so many deliveries are acked at once
         self._since_ack = 0  # frames delivered since the last ack
         self._owes_ack = False
         self._ack_due: int | None = None
@@ -133,7 +134,7 @@ class MulticastReceiver:
             effects += self._deliver()
         if self._goal is not None:
             self._make_room(self._goal)
-        if self._owes_ack or self._since_ack >= self._config.ack_threshold:
+        if self._owes_ack or self._since_ack >= self.ack_threshold:
             effects += self._send_ack()
         elif self._since_ack and self._ack_due is None:
             self._ack_due = now + self._config.xmit_interval_ns

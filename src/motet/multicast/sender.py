@@ -37,6 +37,7 @@ class MulticastSender:
     def __init__(self, local: Address, config: MulticastConfig, counters: Counters, round_trip: RoundTrip) -> None:
         self.window: RingWindow[bytes] = RingWindow(config.capacity)
         self.acks: AckTable[Address] = AckTable({local: 0})
+        self.share = config.share(1)  # frames that may be under way; at most what the window holds
         self.accepted = self.admitted = 0
         self.due: int | None = None  # when to tell the group our highest seqno, for a tail that may be lost
         self._local = local
@@ -62,6 +63,10 @@ class MulticastSender:
         return self._backlog.uncounted > 0
 
     @property
+    def _is_full(self) -> bool:
+        return self.window.high - self.window.low >= self.share
+
+    @property
     def is_drained(self) -> bool:
         return self.window.low == self.window.high and not self._backlog
 
@@ -80,7 +85,7 @@ class MulticastSender:
             delivered = [] if is_held else self._deliver_own()
             effects += delivered
             is_empty = self.rider is None and not self._backlog
-            if not delivered or is_empty or self.window.is_full or self._is_frozen:
+            if not delivered or is_empty or self._is_full or self._is_frozen:
                 break
         if self.admitted > admitted:
             effects.append(Admitted(Channel.MULTICAST, None, self.admitted))
@@ -156,7 +161,7 @@ class MulticastSender:
 
     def _fill(self, now: int) -> list[Effect]:
         effects: list[Effect] = []
-        while not self.window.is_full and not self._is_frozen and (body := self._next_body(now)) is not None:
+        while not self._is_full and not self._is_frozen and (body := self._next_body(now)) is not None:
             seqno = self.window.append(body)
             effects.append(Broadcast(MulticastData(self._local.incarnation, seqno, self.window.low, body, self.view)))
             self._counters[Count.FRAME_SENT] += 1

@@ -160,6 +160,7 @@ class SimTransport:
         self.group: Endpoint | None = None
         self.wants_sources = False
         self.lost = 0
+        self.receive_bytes = 0
         self.address = Address(name, endpoint.host, endpoint.port, 1)  # the network model looks at the name only
         self._network = network
         self._received: Received | None = None
