@@ -27,5 +27,6 @@ class MulticastConfig(ChannelConfig):
         """How many frames one member may have under way, so that all of them at once overflow no socket."""
         if not self.receive_bytes:
             return self.capacity
-        frames = self.receive_bytes // ((self.body_bytes + FRAME_COST) * max(1, members - 1))
+        room = self.receive_bytes * 3 // 4  # the rest is for acks, repairs and whatever else comes
+        frames = room // ((self.body_bytes + FRAME_COST) * max(1, members - 1))
         return min(self.capacity, max(LEAST_SHARE, frames))
