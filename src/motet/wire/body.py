@@ -137,9 +137,10 @@ def _lengths(body: bytes, count: int, start: int = 0) -> tuple[int, ...]:
 def _uniform_length(body: bytes, count: int, start: int = 0) -> int | None:
     """The length that all messages have, found by comparing the vector with itself moved by one entry."""
     first, end = start + HEADER.size, start + HEADER.size + LENGTH_BYTES * count
-    if not count or body[first : end - LENGTH_BYTES] != body[first + LENGTH_BYTES : end]:
+    lengths = bytes(body[first:end])  # of a view, too: views are compared byte by byte
+    if not count or lengths[:-LENGTH_BYTES] != lengths[LENGTH_BYTES:]:
         return None
-    return int.from_bytes(body[first : first + LENGTH_BYTES], "little")
+    return int.from_bytes(lengths[:LENGTH_BYTES], "little")
 
 
 @lru_cache(maxsize=32)  # traffic has few shapes; the largest possible one takes half a megabyte

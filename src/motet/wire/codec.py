@@ -99,6 +99,7 @@ VERSION = 1
 HEADER = Struct("<2sBBIQQ")
 MAX_RANGES = 512
 _RANGE = Struct("<QQ")
+VIEWED_BYTES = 4_096
 _SEQNO_LIMIT = 1 << 63  # leaves room for arithmetic far below the 64 bits on the wire
 
 
@@ -322,7 +323,7 @@ def _decode_frame(kind: _Kind, datagram: bytes) -> Frame | Rejection:
     if kind.number == _FLAGGED and fields[1] > 1:
         return Rejection(Reject.BAD_FIELD, f"a flag of {fields[1]}")
     if kind.tail == "body":
-        return _with_body(kind, fields, datagram[end:])
+        return _with_body(kind, fields, _body_of(datagram, end))
     if kind.tail == "ranges":
         return _with_ranges(kind, fields, datagram[end:])
     if len(datagram) > end:
@@ -338,6 +339,11 @@ def _decode_control(number: int, datagram: bytes) -> Frame | Rejection:
     except MalformedError as error:
         return Rejection(Reject.BAD_FIELD, str(error))
     return Rejection(Reject.TRAILING_BYTES, f"{reader.left} bytes") if reader.left else frame
+
+
+def _body_of(datagram: bytes, start: int) -> bytes:
+    """A large body is not copied out of its datagram: it is a view of it, which reads like bytes."""
+    return datagram[start:] if len(datagram) < VIEWED_BYTES else memoryview(datagram)[start:]
 
 
 def _with_body(kind: _Kind, fields: tuple[int, ...], body: bytes) -> Frame | Rejection:
