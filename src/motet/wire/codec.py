@@ -93,13 +93,13 @@ from motet.wire.frames import (
     UnicastPurged,
     UnicastXmitRequest,
 )
+from motet.wire.ordered import VIEWED_BYTES
 
 MAGIC = b"mT"
 VERSION = 1
 HEADER = Struct("<2sBBIQQ")
 MAX_RANGES = 512
 _RANGE = Struct("<QQ")
-VIEWED_BYTES = 4_096
 _SEQNO_LIMIT = 1 << 63  # leaves room for arithmetic far below the 64 bits on the wire
 
 

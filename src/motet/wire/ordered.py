@@ -20,6 +20,7 @@ HEADER = Struct("<BBHxxxxQQ")
 TAG = Struct("<QQ")
 NUMBER = Struct("<QI")
 MOST_NUMBERS = 0xFFFF
+VIEWED_BYTES = 4_096  # what is larger is not copied out of what it came in, but a view of it
 _TO_BE_ORDERED = 1
 _TAGGED = 2
 
@@ -63,7 +64,8 @@ def unseal(body: bytes) -> Ordered:
     end = start + count * NUMBER.size
     numbers = tuple(Number(*pair) for pair in NUMBER.iter_unpack(body[start:end])) if count else ()
     tag = Tag(*TAG.unpack_from(body, HEADER.size)) if flags & _TAGGED else None
-    return Ordered(first, numbers, bool(flags & _TO_BE_ORDERED), body[end:], sent_at, tag)
+    inner = body[end:] if len(body) < VIEWED_BYTES else memoryview(body)[end:]
+    return Ordered(first, numbers, bool(flags & _TO_BE_ORDERED), inner, sent_at, tag)
 
 
 def _numbers_at(flags: int) -> int:
