@@ -96,10 +96,10 @@ class Member:
         transport = self.group._driver.transport
         send = transport.send
 
-        def both(data: bytes, to: Endpoint) -> None:
+        def both(data: bytes, to: Endpoint, tail: bytes = b"") -> None:
             if len(self.recorded) < RECORDED:
-                self.recorded.append(bytes(data))
-            send(data, to)
+                self.recorded.append(b"".join((data, tail)))
+            send(data, to, tail)
 
         transport.send = both  # type: ignore[method-assign]
 

@@ -56,9 +56,9 @@ def test_members_deliver_the_same_sequence_and_send_each_frame_once(keys: list[s
             transport = groups[0]._driver.transport
             send = transport.send
 
-            def note(data: bytes, to: Endpoint) -> None:
+            def note(data: bytes, to: Endpoint, tail: bytes = b"") -> None:
                 sent.append(to)
-                send(data, to)
+                send(data, to, tail)
 
             transport.send = note  # type: ignore[method-assign]
             for number in range(60):

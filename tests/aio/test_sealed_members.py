@@ -34,9 +34,9 @@ def record(group: Group) -> list[tuple[bytes, Endpoint]]:
     sent: list[tuple[bytes, Endpoint]] = []
     send = group._driver.transport.send
 
-    def both(data: bytes, to: Endpoint) -> None:
-        sent.append((bytes(data), to))
-        send(data, to)
+    def both(data: bytes, to: Endpoint, tail: bytes = b"") -> None:
+        sent.append((b"".join((data, tail)), to))
+        send(data, to, tail)
 
     group._driver.transport.send = both  # type: ignore[method-assign]
     return sent

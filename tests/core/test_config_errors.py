@@ -47,6 +47,7 @@ MULTICAST: Table = {
     "repair_burst": (1, 1 << 20),
     "request_limit": (1, 512),
     "early_frames": (0, 1 << 20),
+    "receive_bytes": (0, 1 << 40),
 }
 MEMBER: Table = {"frame_bytes": (256, 65_507)}
 TABLES: list[tuple[Callable[..., object], Table]] = [

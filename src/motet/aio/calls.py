@@ -36,20 +36,17 @@ class Calls:
     async def call(self, to: Address, payload: bytes, timeout: float | None) -> bytes:
         self._next += 1
         number = self._next
-        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[bytes] = loop.create_future()
         self._open[number] = (to, future)
+        expiry = loop.call_later(timeout, _expire, to, timeout, future) if timeout is not None else None
         try:
             self._send(to, HEADER.pack(REQUEST, number) + payload)
-            if timeout is None:
-                return await future
-            async with asyncio.timeout(timeout):
-                return await future
-        except TimeoutError:
-            raise CallTimeoutError(
-                f"{to} did not answer within {timeout} s; it may still do so: raise the timeout, or ask again"
-            ) from None
+            return await future
         finally:
             del self._open[number]
+            if expiry is not None:
+                expiry.cancel()
 
     def receive(self, source: Address, messages: Sequence[bytes]) -> None:
         for message in messages:
@@ -118,3 +115,12 @@ class Calls:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _expire(to: Address, timeout: float, future: asyncio.Future[bytes]) -> None:
+    if not future.done():
+        future.set_exception(
+            CallTimeoutError(
+                f"{to} did not answer within {timeout} s; it may still do so: raise the timeout, or ask again"
+            )
+        )

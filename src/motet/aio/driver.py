@@ -23,11 +23,12 @@ from motet.aio.faults import Direction, Fault, FaultInjector
 from motet.aio.world import REAL_WORLD, Transport, World
 from motet.core.effects import Admitted, Channel, Effect, SendFailed
 from motet.core.identity import NOBODY, Address, Endpoint, parse_endpoint
+from motet.core.timers import earlier
 from motet.core.units import SECOND
 from motet.errors import BacklogFullError, MisuseError, MotetError
 from motet.membership.discovery import Consult, DnsName, SharedDirectory
 from motet.membership.engine import ViewInstalled
-from motet.stack import Announcement, Datagram, Member
+from motet.stack import Announcement, Datagram, Delivered, Member
 from motet.stack.trace import Tracer
 from motet.wire.ordered import Tag
 from motet.wire.seal import Keyring
@@ -206,7 +207,10 @@ class Driver:
         self._outbox.append(outgoing)
         if not self._is_pump_planned and self._loop is not None:
             self._is_pump_planned = True
-            self._loop.call_soon_threadsafe(self._pump)
+            if self._thread is None:
+                self._loop.call_soon(self._pump)
+            else:
+                self._loop.call_soon_threadsafe(self._pump)
 
     @property
     def is_awake(self) -> bool:
@@ -407,8 +411,10 @@ class Driver:
         if self.tracer is not None:
             self.tracer.performed(effects, self._wall(now))
         for effect in effects:
-            if isinstance(effect, Datagram):
+            if type(effect) is Datagram:
                 self._transmit(effect, now)
+            elif type(effect) is Delivered:
+                news.append(effect)
             elif isinstance(effect, Admitted):
                 news += self._admitted(effect)
                 reopened.append((effect.channel, effect.to))
@@ -452,18 +458,20 @@ class Driver:
         return [Freed((effect.channel, effect.to), size)]
 
     def _transmit(self, datagram: Datagram, now: int) -> None:
-        data = self._envelope.seal(datagram.data) if self._envelope is not None else datagram.data
+        head, tail = datagram.head, datagram.tail
+        if self._envelope is not None:
+            head, tail = self._envelope.seal(datagram.data), b""
         if self._group_endpoint is not None and len(datagram.to) > 1:
-            self._transmit_to(data, self._group_endpoint, now)
+            self._transmit_to(head, self._group_endpoint, now, tail)
             return
         for to in datagram.to:
-            self._transmit_to(data, Endpoint(to.host, to.port), now)
+            self._transmit_to(head, Endpoint(to.host, to.port), now, tail)
 
-    def _transmit_to(self, data: bytes, to: Endpoint, now: int) -> None:
+    def _transmit_to(self, data: bytes, to: Endpoint, now: int, tail: bytes = b"") -> None:
         if not self.faults.is_active:
-            self.transport.send(data, to)
+            self.transport.send(data, to, tail)
             return
-        for copy in self.faults.apply(Direction.OUT, to, data, now):
+        for copy in self.faults.apply(Direction.OUT, to, b"".join((data, tail)), now):
             self.transport.send(copy, to)
 
     def _announce(self, announcement: Announcement, now: int) -> None:
@@ -511,17 +519,19 @@ class Driver:
     # Time
 
     def _arm(self, now: int) -> None:
+        """A timer that is early stays: traffic puts deadlines off all the time, and to wake once in vain is cheaper."""
         deadline = self.member.next_deadline()
-        for other in (self.faults if self.faults.is_active else None, self.keeper):
-            due = other.next_deadline() if other is not None else None
-            deadline = due if deadline is None else deadline if due is None else min(due, deadline)
-        if deadline == self._timer_at:
+        if self.faults.is_active:
+            deadline = earlier(deadline, self.faults.next_deadline())
+        if self.keeper is not None:
+            deadline = earlier(deadline, self.keeper.next_deadline())
+        if deadline is None or (self._timer_at is not None and self._timer_at <= deadline):
             return
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         self._timer_at = deadline
-        if deadline is not None and not self._is_closed:
+        if not self._is_closed:
             assert self._loop is not None
             self._timer = self._loop.call_later(max(0, deadline - now) / SECOND, self._on_time)
 

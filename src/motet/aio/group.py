@@ -274,7 +274,10 @@ class Group:
         if not self._is_drain_planned:
             self._is_drain_planned = True
             try:
-                self._loop.call_soon_threadsafe(self._drain)
+                if self._driver.has_thread:
+                    self._loop.call_soon_threadsafe(self._drain)
+                else:
+                    self._loop.call_soon(self._drain)
             except RuntimeError:  # the application's loop is closed: nobody listens any more
                 self._driver.post(self._driver.close)
 

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import socket
 import struct
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from motet.errors import BindError
 MOST_DATAGRAM = 65_535
 MOST_ROUTES = 10_000
 MOST_WAITING = 4_096  # datagrams that wait for the system to take them
+LARGE_BYTES = 16_384  # a datagram of a stream that has much to carry
+REST_S = 0.001  # between two looks at such a stream; the socket holds many times what comes meanwhile
 logger = logging.getLogger("motet")
 
 Received = Callable[[list[bytes], list[Endpoint] | None], None]
@@ -51,6 +54,7 @@ class UdpTransport:
         self._received: Received | None = None
         self.wants_sources = False  # whoever injects faults asks where datagrams come from
         self.lost = 0  # datagrams that the system did not take
+        self._large_at = 0.0  # when a large datagram was last there
         self._grow_buffers()
 
     def start(self, loop: asyncio.AbstractEventLoop, received: Received) -> None:
@@ -76,12 +80,12 @@ class UdpTransport:
                     self._loop.remove_writer(sock.fileno())
                 sock.close()
 
-    def send(self, data: bytes, to: Endpoint) -> None:
+    def send(self, data: bytes, to: Endpoint, tail: bytes = b"") -> None:
         place = self._routes.get(to) or self._route(to)
         if place is None:
             self.lost += 1
         else:
-            self._send(data, place)
+            self._send(data, tail, place)
 
     def _route(self, to: Endpoint) -> Endpoint | None:
         """A name that nobody knew at the join is looked up beside the loop; till then nothing gets there."""
@@ -99,14 +103,17 @@ class UdpTransport:
         if not found.cancelled() and (place := found.result()) is not None:
             self._routes[to] = place
 
-    def _send(self, data: bytes, to: Endpoint) -> None:
+    def _send(self, data: bytes, tail: bytes, to: Endpoint) -> None:
         if self._waiting:
-            self._wait(data, to)
+            self._wait(b"".join((data, tail)), to)
             return
         try:
-            self._socket.sendto(data, to)
+            if tail:
+                self._socket.sendmsg((data, tail), (), 0, to)
+            else:
+                self._socket.sendto(data, to)
         except (BlockingIOError, InterruptedError):
-            self._wait(data, to)
+            self._wait(b"".join((data, tail)), to)
         except OSError:  # unreachable, or refused by a firewall: lost like any other datagram
             self.lost += 1
 
@@ -149,6 +156,21 @@ class UdpTransport:
             pass
         if datagrams:
             self._received(datagrams, sources)
+            if len(datagrams[-1]) >= LARGE_BYTES:
+                self._rest_if_busy(sock)
+
+    def _rest_if_busy(self, sock: socket.socket) -> None:
+        """Large datagrams one after the other: let some gather. Waking up for each costs more than what is in it."""
+        assert self._loop is not None
+        before, self._large_at = self._large_at, time.monotonic()
+        if self._large_at - before < 2 * REST_S and sock.fileno() >= 0:
+            self._loop.remove_reader(sock.fileno())
+            self._loop.call_later(REST_S, self._look_again, sock)
+
+    def _look_again(self, sock: socket.socket) -> None:
+        if sock.fileno() >= 0:
+            assert self._loop is not None
+            self._loop.add_reader(sock.fileno(), self._on_readable, sock)
 
     def _grow_buffers(self) -> None:
         wanted = self._config.socket_buffer_bytes

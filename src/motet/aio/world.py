@@ -24,7 +24,8 @@ class Transport(Protocol):
 
     def listen_to(self, group: Endpoint) -> None: ...
 
-    def send(self, data: bytes, to: Endpoint) -> None: ...
+    def send(self, data: bytes, to: Endpoint, tail: bytes = b"") -> None:
+        """One datagram: `data`, and `tail` behind it."""
 
     def close(self) -> None: ...
 

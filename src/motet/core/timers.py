@@ -1,4 +1,7 @@
-"""A handful of named deadlines. `min` over a small dict beats a heap that must forget cancelled entries."""
+"""Deadlines: the earlier of two, and a handful of named ones.
+
+`min` over a small dict beats a heap that must forget cancelled entries.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,13 @@ from collections.abc import Hashable
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
+
+
+def earlier(one: int | None, other: int | None) -> int | None:
+    """Of two deadlines, either of which may be none. Drivers ask after every input: this must cost nothing."""
+    if one is None or (other is not None and other < one):
+        return other
+    return one
 
 
 class Timers(Generic[K]):

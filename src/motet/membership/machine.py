@@ -70,6 +70,8 @@ class Membership(Surroundings):
         known = record or PrimaryRecord()
         self._engine = ViewEngine(local, alone, channel, config.engine, counters, known, self, epoch=epoch, past=past)
         self._now = 0
+        self._due: int | None = None
+        self._is_due_known = False
         self._started_at: int | None = None
         self._distrusted: tuple[Address, ...] = ()  # what the engine was last told
         self._elsewhere: dict[Address, int] = {}  # members that speak of another view than ours, since when
@@ -158,6 +160,12 @@ class Membership(Surroundings):
         return self._settle(effects, now)
 
     def next_deadline(self) -> int | None:
+        """Reckoned anew when something has settled. Signs of life in between only put it off: we wake once in vain."""
+        if not self._is_due_known:
+            self._due, self._is_due_known = self._reckon_deadline(), True
+        return self._due
+
+    def _reckon_deadline(self) -> int | None:
         parts = (self._detector, self._discovery, self._engine, self._transfer)
         own = (self._merge_due(), self._founding_due(), self._report_due(), self._elsewhere_due())
         deadlines = [*(part.next_deadline() for part in parts), *own]
@@ -238,7 +246,7 @@ class Membership(Surroundings):
 
     def _settle(self, effects: list[Effect], now: int) -> list[Effect]:
         """Carry effects between the parts until nothing changes; what remains is for the outside."""
-        self._now = now
+        self._now, self._is_due_known = now, False
         out = [made for effect in effects for made in self._digest(effect, now)]
         while pending := self._review(now):
             out += [made for effect in pending for made in self._digest(effect, now)]

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from motet.core.counters import Count, Counters
 from motet.core.effects import Broadcast, Effect, Frame, Transmit
 from motet.core.identity import Address
+from motet.core.timers import earlier
 from motet.errors import BacklogFullError, LeftGroupError, MisuseError
 from motet.multicast.config import MulticastConfig
 from motet.multicast.receiver import MulticastReceiver
@@ -168,9 +169,6 @@ class Multicast:
 
     def receive(self, source: Address, frames: Sequence[Frame], now: int) -> list[Effect]:
         """One batch of frames from one peer."""
-        for frame in frames:
-            if not isinstance(frame, FRAMES):
-                raise MisuseError(f"{type(frame).__name__} is not a frame of reliable multicast")
         effects: list[Effect] = []
         touched: dict[Address, MulticastReceiver] = {}
         for frame in frames:
@@ -186,9 +184,10 @@ class Multicast:
         return effects
 
     def next_deadline(self) -> int | None:
-        deadlines = [receiver.next_deadline() for receiver in self._receivers.values()]
-        deadlines.append(self._sender.due)
-        return min((due for due in deadlines if due is not None), default=None)
+        due = self._sender.due
+        for receiver in self._receivers.values():
+            due = earlier(due, receiver.next_deadline())
+        return due
 
     # What others may look at
 
@@ -224,7 +223,7 @@ class Multicast:
                 return self._on_request(source, frame, now)
             case Purged():
                 return self._on_purged(source, frame)
-        raise AssertionError(f"{type(frame).__name__} is in FRAMES and nobody handles it")
+        raise MisuseError(f"{type(frame).__name__} is not a frame of reliable multicast")
 
     def _on_data(self, source: Address, frame: MulticastData, touched: dict[Address, MulticastReceiver]) -> None:
         sender = source if frame.sender == source.incarnation else self._members.get(frame.sender)

@@ -12,6 +12,7 @@ from motet.core.counters import Count, Counters
 from motet.core.effects import Channel, Deliver, Effect, Stranded, Transmit
 from motet.core.identity import Address
 from motet.core.roundtrip import RoundTrip
+from motet.core.timers import earlier
 from motet.multicast.config import MulticastConfig
 from motet.window.digest import Cut, DigestEntry
 from motet.window.gaps import GapWatch
@@ -153,7 +154,7 @@ class MulticastReceiver:
         return effects
 
     def next_deadline(self) -> int | None:
-        return min((due for due in (self._ack_due, self._gaps.due) if due is not None), default=None)
+        return earlier(self._ack_due, self._gaps.due)
 
     def frame(self, seqno: int) -> MulticastData | None:
         body = self.window[seqno]

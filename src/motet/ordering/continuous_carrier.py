@@ -29,7 +29,7 @@ from motet.ordering.continuous import ContinuousSender
 from motet.ordering.isis import MOST_NUMBER, Isis
 from motet.ordering.outbox import Outbox
 from motet.wire.frames import Finals, OrderAck, OrderData, OrderSeq, OrderSeqAck, ProposalRequest, Proposals
-from motet.wire.ordered import ORDERED, Number, Ordered, seal, unseal
+from motet.wire.ordered import ORDERED, Number, Ordered, Tag, lead, unseal
 
 MOST_FINALS = 4000  # numbers that the answer to PREPARE can carry in one datagram
 
@@ -97,9 +97,8 @@ class ContinuousCarrier:
         has_room = self.sent - self._settled < self._window
         if self._is_frozen or not self._view.is_primary or not has_room or not self._outbox.may_leave:
             return False
-        draft = self._outbox.next(now)
+        body = self._outbox.next(now, _lead)
         self.sent += 1
-        body = seal(0, (), draft.body, is_ordered=True, sent_at=draft.sent_at, tag=draft.tag)
         frame = OrderData(self._view.id, self.sent, self._settled, self._outbox.stream.sent, body)
         self._spread(*self._data.add(self.sent, frame, self._view.members, now))
         self._counters[Count.FRAME_SENT] += 1
@@ -278,3 +277,8 @@ class ContinuousCarrier:
         assert self._isis.decided(self._ranks[self._local]) == self._isis.final
         for peer in self._peers:
             assert max(len(peer.early), len(peer.numbers), len(peer.finals)) <= self._most
+
+
+def _lead(sent_at: int, tag: Tag | None) -> bytes:
+    """Of a DATA: no numbers ride on it."""
+    return lead(0, (), is_ordered=True, sent_at=sent_at, tag=tag)

@@ -85,11 +85,14 @@ class HoldBackQueue:
         return decided + undecided
 
     def _head(self) -> Pending | None:
-        while self._heap:
-            pending = self._pending.get(self._heap[0][3:])
-            if pending is not None and pending.key == self._heap[0]:
+        """A key of a time when its frame was undecided is of no use once it is decided."""
+        heap = self._heap
+        while heap:
+            _, is_decided, _, sender, frame_id = heap[0]
+            pending = self._pending.get((sender, frame_id))
+            if pending is not None and pending.is_decided is is_decided:
                 return pending
-            heappop(self._heap)
+            heappop(heap)
         return None
 
     def _check(self) -> None:

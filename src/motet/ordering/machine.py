@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from motet.core.counters import Count, Counters
 from motet.core.effects import Channel, Deliver, Effect, Frame
 from motet.core.identity import Address
+from motet.core.timers import earlier
 from motet.core.view import NO_VIEW, View
 from motet.errors import MisuseError
 from motet.ordering.carrier import Carrier, PlainStream
@@ -209,13 +210,16 @@ class TotalOrder:
 
     def take(self, sender: Address, bodies: Sequence[bytes], now: int) -> list[Effect]:
         """Bodies of one sender's stream, in order, each once."""
+        return self.absorb(sender, bodies) + self.advance(now)
+
+    def absorb(self, sender: Address, bodies: Sequence[bytes]) -> list[Effect]:
+        """The same, for one who calls `advance` when all of a batch is in."""
         plain: list[bytes] = []
         for body in bodies:
             inner = body if body[0] != ORDERED else self._take_ordered(sender, unseal(body))
             if inner:
                 plain.append(inner)
-        effects = self._plain_bodies(sender, tuple(plain)) if plain else []
-        return effects + self.advance(now)
+        return self._plain_bodies(sender, tuple(plain)) if plain else []
 
     def _take_ordered(self, sender: Address, ordered: Ordered) -> bytes:
         """The answer is a body of the plain stream that the numbers rode on, if they did."""
@@ -265,6 +269,10 @@ class TotalOrder:
     # What other members say
 
     def receive(self, source: Address, frame: Frame, now: int) -> list[Effect]:
+        return self.hear(source, frame) + self.advance(now)
+
+    def hear(self, source: Address, frame: Frame) -> list[Effect]:
+        """The same, for one who calls `advance` when all of a batch is in."""
         if not isinstance(frame, FRAMES):
             raise MisuseError(f"{type(frame).__name__} is not a frame of total order")
         if frame.view != self._view.id or source not in self._ranks or source == self._local:
@@ -274,7 +282,7 @@ class TotalOrder:
             effects = self._stability.receive(source, frame)
             self._outbox.confirm(self._stability.confirmed)
             return effects
-        return self._carrier.receive(source, frame) + self.advance(now)
+        return self._carrier.receive(source, frame)
 
     # Views
 
@@ -326,8 +334,7 @@ class TotalOrder:
         return effects + self.advance(now)
 
     def next_deadline(self) -> int | None:
-        dues = (self._carrier.next_deadline(), self._stability.next_deadline())
-        return min((due for due in dues if due is not None), default=None)
+        return earlier(self._carrier.next_deadline(), self._stability.next_deadline())
 
     def _check(self) -> None:
         self._isis._check()

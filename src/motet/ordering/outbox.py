@@ -9,7 +9,7 @@ Invariants: delivered <= admitted <= accepted; frames under way are delivered in
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from motet.core.effects import Admitted, Channel, Effect, SendFailed
@@ -20,6 +20,8 @@ from motet.wire.backlog import Backlog
 from motet.wire.body import HEADER, LENGTH_BYTES, Port, message_count, port_of
 from motet.wire.ordered import Tag
 from motet.wire.reassembler import Reassembler
+
+Lead = Callable[[int, Tag | None], bytes]  # what stands before a frame that was made then, with this tag
 
 
 class Draft(NamedTuple):
@@ -120,17 +122,22 @@ class Outbox:
 
     # What a carrier takes
 
-    def next(self, now: int) -> Draft:
-        """The next frame, which is under way from now on. Only when there is one."""
-        draft = self._again.popleft() if self._again else self._new(now)
+    def next(self, now: int, lead: Lead) -> bytes:
+        """The next frame, which is under way from now on, behind what `lead` makes for it. Only when there is one."""
+        if self._again:
+            draft = self._again.popleft()
+            sealed = b"".join((lead(draft.sent_at, draft.tag), draft.body))
+        else:
+            sealed, draft = self._new(now + self.wall_offset_ns, lead)
         self._under_way.append(draft)
-        return draft
+        return sealed
 
-    def _new(self, now: int) -> Draft:
+    def _new(self, sent_at: int, lead: Lead) -> tuple[bytes, Draft]:
         tag = self._backlog.next_tag
-        body, completed = self._backlog.take()
+        head = lead(sent_at, tag)
+        sealed, completed = self._backlog.take(head)
         self.admitted += completed
-        return Draft(body, now + self.wall_offset_ns, tag)
+        return sealed, Draft(memoryview(sealed)[len(head) :], sent_at, tag)
 
     def confirm(self, position: int) -> None:
         """All members have delivered the log up to here."""

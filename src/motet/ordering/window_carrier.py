@@ -20,9 +20,9 @@ from motet.core.identity import Address
 from motet.core.view import NO_VIEW, View
 from motet.ordering.config import MOST_REACH, OrderingConfig
 from motet.ordering.isis import Isis
-from motet.ordering.outbox import Draft, Outbox
+from motet.ordering.outbox import Outbox
 from motet.wire.frames import Finals, ProposalRequest, Proposals
-from motet.wire.ordered import Number, Ordered, seal
+from motet.wire.ordered import Number, Ordered, Tag, lead, seal
 
 Runs = list[tuple[int, int, int]]
 MOST_DOUBLINGS = 2  # one late proposal holds up the whole log, and a question is a small datagram: keep on asking
@@ -64,20 +64,24 @@ class WindowCarrier:
         """Something to be ordered, with numbers riding on it, or numbers alone."""
         if self._may_send:
             self.sent += 1
-            return self._sealed(self._outbox.next(now), is_ordered=True)
+            return self._outbox.next(now, self._lead)
         return self.lift(b"", now) if self._riders else None
 
     def lift(self, body: bytes, now: int) -> bytes:
         """A plain body that is about to leave takes along what is waiting."""
-        draft = Draft(body, now + self._outbox.wall_offset_ns, None)
-        return self._sealed(draft, is_ordered=False) if self._riders else body
+        if not self._riders:
+            return body
+        return seal(*self._boarding(), body, is_ordered=False, sent_at=now + self._outbox.wall_offset_ns)
 
-    def _sealed(self, draft: Draft, *, is_ordered: bool) -> bytes:
-        riders = self._riders[: self._config.most_riders]
-        first = self._first_rider
+    def _lead(self, sent_at: int, tag: Tag | None) -> bytes:
+        return lead(*self._boarding(), is_ordered=True, sent_at=sent_at, tag=tag)
+
+    def _boarding(self) -> tuple[int, list[Number]]:
+        """The numbers that ride on the next frame, and the id that the first of them belongs to."""
+        riders, first = self._riders[: self._config.most_riders], self._first_rider
         self._first_rider += len(riders)
         del self._riders[: len(riders)]
-        return seal(first, riders, draft.body, is_ordered=is_ordered, sent_at=draft.sent_at, tag=draft.tag)
+        return first, riders
 
     # What the streams bring
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from motet.core.counters import Counters
 from motet.core.effects import Channel, Deliver, Effect, Frame, Transmit
 from motet.core.identity import Address
+from motet.core.timers import earlier
 from motet.core.view import View
 from motet.multicast import Multicast, MulticastConfig
 from motet.ordering import OrderingConfig, PlainStream, TotalOrder
@@ -98,7 +99,7 @@ class GroupChannel:
 
     def receive_order(self, source: Address, frames: Sequence[Frame], now: int) -> list[Effect]:
         assert self.ordering is not None
-        effects = [effect for frame in frames for effect in self.ordering.receive(source, frame, now)]
+        effects = [effect for frame in frames for effect in self.ordering.hear(source, frame)]
         return effects + self._ordered([], now)
 
     def tick(self, now: int) -> list[Effect]:
@@ -108,8 +109,8 @@ class GroupChannel:
         return effects + self.ordering.tick(now) + self._ordered([], now)
 
     def next_deadline(self) -> int | None:
-        ordering_due = self.ordering.next_deadline() if self.ordering is not None else None
-        return min((due for due in (self.multicast.next_deadline(), ordering_due) if due is not None), default=None)
+        due = self.multicast.next_deadline()
+        return due if self.ordering is None else earlier(due, self.ordering.next_deadline())
 
     # A flush
 
@@ -141,7 +142,8 @@ class GroupChannel:
         if self.ordering is None:
             return effects
         self.ordering.freeze()
-        taken = [effect for effect in self._taken(effects, 0) if not isinstance(effect, Transmit)]  # no more proposals
+        made = self._absorbed(effects) + self.ordering.advance(0)
+        taken = [effect for effect in made if not isinstance(effect, Transmit)]  # no more proposals
         return taken + self.ordering.end_view(goes_on=goes_on, finals=finals)
 
     def begin_view(self, view: View, digest: Mapping[Address, int], log: LogEnd | None, now: int) -> list[Effect]:
@@ -154,17 +156,18 @@ class GroupChannel:
         """What the streams deliver, as the ordering lets it through; and what has become ready to leave, leaves."""
         if self.ordering is None:
             return effects
-        made = self._taken(effects, now)
+        made = self._absorbed(effects) + self.ordering.advance(now)
         while self.ordering.is_eager and (sent := self.multicast.pump(now)):
-            made += self._taken(sent, now)
-        return made + self.ordering.advance(now) + self.ordering.admission()
+            made += self._absorbed(sent)
+            made += self.ordering.advance(now)
+        return made + self.ordering.admission()
 
-    def _taken(self, effects: list[Effect], now: int) -> list[Effect]:
+    def _absorbed(self, effects: list[Effect]) -> list[Effect]:
         assert self.ordering is not None
         made: list[Effect] = []
         for effect in effects:
             if isinstance(effect, Deliver) and effect.channel is Channel.MULTICAST:
-                made += self.ordering.take(effect.sender, effect.bodies, now)
+                made += self.ordering.absorb(effect.sender, effect.bodies)
             else:
                 made.append(effect)
         return made

@@ -18,6 +18,7 @@ from motet.core.counters import Count, Counters
 from motet.core.effects import Broadcast, Channel, Deliver, Effect, Frame, Stranded, Transmit
 from motet.core.identity import NOBODY, Address, Endpoint
 from motet.core.serial import SERIAL_MODULUS
+from motet.core.timers import earlier
 from motet.core.view import View, ViewId
 from motet.errors import MisuseError, NotPrimaryError
 from motet.membership import (
@@ -46,7 +47,7 @@ from motet.stack.snapshots import SnapshotCarrier
 from motet.unicast import Unicast
 from motet.unicast.machine import FRAMES as UNICAST_FRAMES
 from motet.wire.body import UNCOUNTED, Port
-from motet.wire.codec import Envelope, decode, encode, group_id
+from motet.wire.codec import Envelope, decode, encode_parts, group_id
 from motet.wire.ordered import Tag
 from motet.wire.snapshot import Waiting
 
@@ -58,7 +59,12 @@ class Datagram(Effect):
     """Bytes to put on the network, the same for every receiver."""
 
     to: tuple[Address | Endpoint, ...]
-    data: bytes
+    head: bytes
+    tail: bytes = b""  # follows the head at once; apart from it only so that nobody has to copy it
+
+    @property
+    def data(self) -> bytes:
+        return b"".join((self.head, self.tail))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +93,17 @@ class Member:
         if self.channel.ordering is not None:
             self.channel.ordering.resume(memory.position, memory.stable, memory.producers)
         self.members: tuple[Address, ...] = (address,)
+        self._others: tuple[Address, ...] = ()
         self._group = group_id(group)
         self._known: dict[int, Address] = {address.incarnation: address}
         self._delivery = Delivery(config.state_buffer_bytes, self.counters)
         self._carrier = SnapshotCarrier.of(address, self.unicast, self.channel, config.snapshot, self.counters)
         self.snapshots = self._carrier.machine
+        self._handlers: dict[type[Frame], Handler] = {
+            **dict.fromkeys(MULTICAST_FRAMES, self._receive_multicast),
+            **dict.fromkeys(ORDERING_FRAMES, self._receive_order),
+            **dict.fromkeys(UNICAST_FRAMES, self._receive_unicast),
+        }
         self._is_held = False
         self._lacks_state = False  # as of the last view or state that was handed up
         self._membership: Membership | None = None
@@ -215,20 +227,21 @@ class Member:
         """All datagrams of one wake-up; runs of frames of one peer for one machine are handled as one batch."""
         effects: list[Effect] = []
         batch: list[Frame] = []
-        previous: tuple[Address, Handler] | None = None
+        peer: Address = self.address
+        previous: Handler = self._receive_membership
         for datagram in datagrams:
             admitted = self._admit(datagram, now)
             if admitted is None:
                 continue
             source, frame = admitted
-            key = (source, self._handler(frame))
-            if key != previous and previous is not None:
-                effects += self._perform(previous[1](previous[0], batch, now), now)
+            handler = self._handlers.get(type(frame), self._receive_membership)
+            if batch and (source is not peer or handler != previous):
+                effects += self._perform(previous(peer, batch, now), now)
                 batch = []
-            previous = key
+            peer, previous = source, handler
             batch.append(frame)
-        if previous is not None:
-            effects += self._perform(previous[1](previous[0], batch, now), now)
+        if batch:
+            effects += self._perform(previous(peer, batch, now), now)
         return effects
 
     def found(self, source: DnsName | SharedDirectory, endpoints: Sequence[Endpoint], now: int) -> list[Effect]:
@@ -242,10 +255,10 @@ class Member:
         return self._perform(effects, now)
 
     def next_deadline(self) -> int | None:
-        deadlines = [self.unicast.next_deadline(), self.channel.next_deadline(), self.snapshots.next_deadline()]
-        if self._membership is not None:
-            deadlines.append(self._membership.next_deadline())
-        return min((due for due in deadlines if due is not None), default=None)
+        """The driver may be woken before that in vain, but never too late."""
+        due = earlier(self.unicast.next_deadline(), self.channel.next_deadline())
+        due = earlier(due, self.snapshots.next_deadline())
+        return due if self._membership is None else earlier(due, self._membership.next_deadline())
 
     def set_wall_clock(self, wall_ns: int, now: int) -> None:
         """What the clock on the wall shows at `now`; it goes into the frames of the log, and nothing else."""
@@ -330,13 +343,6 @@ class Member:
         known = self._known.get(incarnation)
         return known or (self._membership.known(incarnation) if self._membership is not None else None)
 
-    def _handler(self, frame: Frame) -> Handler:
-        if isinstance(frame, MULTICAST_FRAMES):
-            return self._receive_multicast
-        if isinstance(frame, ORDERING_FRAMES):
-            return self._receive_order
-        return self._receive_unicast if isinstance(frame, UNICAST_FRAMES) else self._receive_membership
-
     def _receive_multicast(self, source: Address, frames: Sequence[Frame], now: int) -> list[Effect]:
         effects = self.channel.receive(source, frames, now)
         if self._membership is not None:
@@ -370,26 +376,30 @@ class Member:
     def _perform(self, effects: list[Effect], now: int) -> list[Effect]:
         """All that one input of one machine has led to. Only then does a snapshot know how far everything is."""
         made = self._made(effects, now)
-        return made + self._made(self._carrier.settle(now), now)
+        return made + self._made(self._carrier.settle(now), now) if self.snapshots.is_recording else made
 
     def _made(self, effects: list[Effect], now: int) -> list[Effect]:
         made: list[Effect] = []
         for effect in effects:
-            made += self._make_concrete(effect, now)
+            if type(effect) is Transmit:
+                made.append(Datagram((effect.to,), *self._parts(effect.to.incarnation, effect.frame)))
+            elif type(effect) is Broadcast:
+                made += self._broadcast(effect.frame, now)
+            elif type(effect) is Deliver:
+                made += self._deliver(effect, now)
+            elif type(effect) is Delivered:
+                made.append(effect)
+            else:
+                made += self._make_concrete(effect, now)
         return made
 
     def _make_concrete(self, effect: Effect, now: int) -> list[Effect]:
+        """What is not of every day."""
         match effect:
-            case Transmit():
-                return [Datagram((effect.to,), self._encoded(effect.to.incarnation, effect.frame))]
-            case Broadcast():
-                return self._broadcast(effect.frame, now)
-            case Deliver():
-                return self._deliver(effect, now)
             case Contact():
-                return [Datagram((effect.to,), self._encoded(NOBODY, effect.frame))]
+                return [Datagram((effect.to,), *self._parts(NOBODY, effect.frame))]
             case Announce():
-                return [Announcement(effect.source, self._encoded(NOBODY, effect.frame))]
+                return [Announcement(effect.source, b"".join(self._parts(NOBODY, effect.frame)))]
             case ViewInstalled():
                 return self._enter_view(effect, now)
             case StateReceived():
@@ -402,16 +412,15 @@ class Member:
                 return self._made(self._carrier.tell(effect, now), now)
         return [effect]
 
-    def _encoded(self, destination: int, frame: Frame) -> bytes:
-        return encode(self._group, self.address.incarnation, destination, frame)
+    def _parts(self, destination: int, frame: Frame) -> tuple[bytes, bytes]:
+        return encode_parts(self._group, self.address.incarnation, destination, frame)
 
     def _broadcast(self, frame: Frame, now: int) -> list[Effect]:
-        others = tuple(member for member in self.members if member != self.address)
-        if not others:
+        if not self._others:
             return []
         if self._membership is not None:
             self._membership.spoke(now)
-        return [Datagram(others, self._encoded(NOBODY, frame))]
+        return [Datagram(self._others, *self._parts(NOBODY, frame))]
 
     def _deliver(self, effect: Deliver, now: int) -> list[Effect]:
         keep_back = self._lacks_state and effect.channel is not Channel.UNICAST
@@ -456,6 +465,7 @@ class Member:
 
     def _change_members(self, members: Sequence[Address]) -> None:
         self.members = tuple(members)
+        self._others = tuple(member for member in members if member != self.address)
         for address in members:
             self.learn(address)
         self._delivery.retain(members, Channel.MULTICAST, Channel.TOTAL)

@@ -44,7 +44,7 @@ def events_of(effect: Effect, member: Address, now: int) -> list[TraceEvent]:
     """What an effect says, as events of `member` at `now`; nothing for what is of no interest to an onlooker."""
     local, kinds = trace_name(member), TraceKind
     match effect:
-        case Datagram(to, data):
+        case Datagram(to=to, data=data):
             what = kind_name(data)
             return [TraceEvent(now, local, kinds.DATAGRAM_SENT, _peer(one), size=len(data), detail=what) for one in to]
         case Announcement(to, data):

@@ -172,8 +172,8 @@ class SimTransport:
     def listen_to(self, group: Endpoint) -> None:
         raise MisuseError("there is no IP multicast on the simulated network; leave discovery_multicast empty")
 
-    def send(self, data: bytes, to: Endpoint) -> None:
-        self._network._carry(self, data, to)
+    def send(self, data: bytes, to: Endpoint, tail: bytes = b"") -> None:
+        self._network._carry(self, b"".join((data, tail)), to)
 
     def deliver(self, data: bytes, source: Endpoint) -> None:
         if self._received is not None:

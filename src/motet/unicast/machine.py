@@ -18,6 +18,7 @@ from motet.core.counters import Count, Counters
 from motet.core.effects import Effect, Frame, Transmit
 from motet.core.identity import Address
 from motet.core.serial import is_newer, next_serial
+from motet.core.timers import earlier
 from motet.core.units import format_ns
 from motet.errors import (
     BacklogFullError,
@@ -33,6 +34,7 @@ from motet.wire.body import UNCOUNTED, Port
 from motet.wire.frames import Close, Sync, SyncAck, SyncOk, UnicastAck, UnicastData, UnicastPurged, UnicastXmitRequest
 
 FRAMES = (UnicastData, UnicastAck, UnicastXmitRequest, UnicastPurged, Close, Sync, SyncOk, SyncAck)
+_TYPES = frozenset(FRAMES)
 
 
 @dataclass(slots=True)
@@ -61,6 +63,8 @@ class Unicast:
             OrderedDict()
         )  # (conn_id, delivered) of closed windows
         self._is_held = False
+        self._due: int | None = None
+        self._is_due_known = False  # every input makes it unknown
         self._sync_pace = config.round_trip()
 
     # What the application asks for
@@ -69,6 +73,7 @@ class Unicast:
         """Accept messages for `to`; they are sent as the window allows, in order. All are accepted, or none."""
         if not messages:
             return []
+        self._is_due_known = False
         connection = self._senders.get(to)
         if connection is None:
             if len(self._senders) >= self._config.max_peers:
@@ -83,6 +88,7 @@ class Unicast:
 
     def sync(self, peer: Address, now: int) -> list[Effect]:
         """An operator's second line of defence: make sure that our receive window and the peer's send window agree."""
+        self._is_due_known = False
         connection = self._receivers.get(peer)
         if connection is None:
             raise MisuseError(f"nothing was received from {peer}, so there is no window to bring in step")
@@ -91,6 +97,7 @@ class Unicast:
 
     def close(self, peer: Address, now: int) -> list[Effect]:
         """Begin to close both directions; what is unacked is flushed first, and new traffic opens them again."""
+        self._is_due_known = False
         if peer in self._senders:
             self._senders[peer].close(now)
         if peer in self._receivers:
@@ -102,6 +109,7 @@ class Unicast:
 
         How far it came is remembered, so that nothing is delivered twice, unless that memory is to go as well.
         """
+        self._is_due_known = False
         self._syncs.pop(peer, None)
         connection = self._receivers.pop(peer, None)
         if connection is None:
@@ -122,7 +130,7 @@ class Unicast:
         self._is_held = True
 
     def release(self, now: int) -> list[Effect]:
-        self._is_held = False
+        self._is_held = self._is_due_known = False
         return self._settle(list(self._receivers.values()), now)
 
     # What the network brings
@@ -130,17 +138,19 @@ class Unicast:
     def receive(self, source: Address, frames: Sequence[Frame], now: int) -> list[Effect]:
         """One batch of frames of one peer. A first message is looked at before those that may have overtaken it."""
         for frame in frames:
-            if not isinstance(frame, FRAMES):
+            if type(frame) not in _TYPES:
                 raise MisuseError(f"{type(frame).__name__} is not a frame of reliable unicast")
+        self._is_due_known = False
         if source in self._senders:
             self._senders[source].heard(now)
         effects: list[Effect] = []
-        for frame in sorted(frames, key=_first_first):
+        for frame in sorted(frames, key=_first_first) if len(frames) > 1 else frames:
             effects += self._handle(source, frame, now)
         connection = self._receivers.get(source)
         return effects + (self._settle([connection], now) if connection else [])
 
     def tick(self, now: int) -> list[Effect]:
+        self._is_due_known = False
         effects: list[Effect] = []
         for peer in list(self._senders):
             effects += self._tick_sender(peer, now)
@@ -151,10 +161,17 @@ class Unicast:
         return effects
 
     def next_deadline(self) -> int | None:
-        deadlines = [connection.next_deadline() for connection in self._senders.values()]
-        deadlines += [connection.next_deadline() for connection in self._receivers.values()]
-        deadlines += [pending.due for pending in self._syncs.values()]
-        return min((due for due in deadlines if due is not None), default=None)
+        if self._is_due_known:
+            return self._due
+        due: int | None = None
+        for sender in self._senders.values():
+            due = earlier(due, sender.next_deadline())
+        for receiver in self._receivers.values():
+            due = earlier(due, receiver.next_deadline())
+        for pending in self._syncs.values():
+            due = earlier(due, pending.due)
+        self._due, self._is_due_known = due, True
+        return due
 
     # What others may look at
 

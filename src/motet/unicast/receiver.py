@@ -10,7 +10,7 @@ from enum import Enum
 from motet.core.counters import Count, Counters
 from motet.core.effects import Channel, Deliver, Effect, Transmit
 from motet.core.identity import Address
-from motet.core.timers import Timers
+from motet.core.timers import Timers, earlier
 from motet.unicast.config import UnicastConfig
 from motet.unicast.sender import State
 from motet.window.gaps import GapWatch
@@ -86,8 +86,7 @@ class ReceiveConnection:
         return effects
 
     def next_deadline(self) -> int | None:
-        deadlines = [due for due in (self._timers.next_deadline(), self._gaps.due) if due is not None]
-        return min(deadlines, default=None)
+        return earlier(self._timers.next_deadline(), self._gaps.due)
 
     def close(self, now: int) -> None:
         self.state = State.CLOSING

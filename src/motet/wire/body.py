@@ -46,15 +46,16 @@ class Port(IntEnum):
 UNCOUNTED = frozenset({Port.SNAPSHOT})  # the member's own words: nobody is told of their admission or of their failure
 
 
-def pack(messages: Sequence[bytes], port: int = Port.APP) -> bytes:
-    """Many messages as one body."""
+def pack(messages: Sequence[bytes], port: int = Port.APP, lead: bytes = b"") -> bytes:
+    """Many messages as one body, behind whatever leads it."""
     lengths = array("I", map(len, messages))
-    return b"".join((HEADER.pack(PACKED, port, len(messages)), _little_endian(lengths), *messages))
+    return b"".join((lead, HEADER.pack(PACKED, port, len(messages)), _little_endian(lengths), *messages))
 
 
-def fragment(message: bytes, offset: int, chunk_bytes: int, port: int = Port.APP) -> bytes:
-    """The part of a large message that starts at `offset`."""
-    return FRAGMENT_HEADER.pack(FRAGMENT, port, len(message), offset) + message[offset : offset + chunk_bytes]
+def fragment(message: bytes, offset: int, chunk_bytes: int, port: int = Port.APP, lead: bytes = b"") -> bytes:
+    """The part of a large message that starts at `offset`, behind whatever leads it."""
+    head = FRAGMENT_HEADER.pack(FRAGMENT, port, len(message), offset)
+    return b"".join((lead, head, memoryview(message)[offset : offset + chunk_bytes]))
 
 
 def port_of(body: bytes) -> int:
@@ -95,11 +96,14 @@ def flaw(body: bytes, start: int = 0) -> str | None:
     if kind == FRAGMENT:
         return _flaw_of_fragment(body, start)
     if kind == ORDERED:
-        return flaw_of_ordered(body) or _flaw_of_inner(body)
+        return _flaw_of_ordered(body)
     return f"body kind {kind} is unknown"
 
 
-def _flaw_of_inner(body: bytes) -> str | None:
+def _flaw_of_ordered(body: bytes) -> str | None:
+    wrong = flaw_of_ordered(body)
+    if wrong is not None:
+        return wrong
     start = inner_at(body)
     if len(body) == start:
         return None

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from struct import Struct
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 from motet.core.effects import Frame
@@ -125,8 +125,7 @@ class Rejection:
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
+class Envelope(NamedTuple):
     """A decoded datagram."""
 
     source: int
@@ -281,14 +280,19 @@ CHUNK_OVERHEAD = HEADER.size + 29  # beside the data of a STATE_CHUNK: view id, 
 
 
 def encode(group: int, source: int, destination: int, frame: Frame) -> bytes:
-    if type(frame) in _CONTROL:
+    return b"".join(encode_parts(group, source, destination, frame))
+
+
+def encode_parts(group: int, source: int, destination: int, frame: Frame) -> tuple[bytes, bytes]:
+    """Two parts that follow one another on the wire: a body is large, and need not be copied to stand behind a head."""
+    kind = _KINDS.get(type(frame))
+    if kind is None:
         number, schema = _CONTROL[type(frame)]
         header = HEADER.pack(MAGIC, VERSION, number, group, source, destination)
         values = (getattr(frame, name) for name in frame.__dataclass_fields__)  # type: ignore[attr-defined]
-        return header + b"".join(field.write(value) for field, value in zip(schema, values, strict=True))
-    kind = _KINDS[type(frame)]
+        return header, b"".join([field.write(value) for field, value in zip(schema, values, strict=True)])
     head = HEADER.pack(MAGIC, VERSION, kind.number, group, source, destination) + kind.fields.pack(*kind.pack(frame))
-    return head + _TAIL_BYTES[kind.tail](frame)
+    return head, _TAIL_BYTES[kind.tail](frame)
 
 
 def decode(group: int, datagram: bytes) -> Envelope | Rejection:
@@ -303,13 +307,10 @@ def decode(group: int, datagram: bytes) -> Envelope | Rejection:
         return Rejection(Reject.OTHER_VERSION, f"version {version}, this member speaks {VERSION}")
     if its_group != group:
         return Rejection(Reject.OTHER_GROUP, f"group {its_group:08x}, this member is in {group:08x}")
-    if number in _CONTROL_BY_NUMBER:
-        control = _decode_control(number, datagram)
-        return control if isinstance(control, Rejection) else Envelope(source, destination, control)
     kind = _BY_NUMBER.get(number)
-    if kind is None:
+    if kind is None and number not in _CONTROL_BY_NUMBER:
         return Rejection(Reject.UNKNOWN_KIND, f"kind {number}")
-    frame = _decode_frame(kind, datagram)
+    frame = _decode_frame(kind, datagram) if kind is not None else _decode_control(number, datagram)
     return frame if isinstance(frame, Rejection) else Envelope(source, destination, frame)
 
 

@@ -54,6 +54,7 @@ U8 = _integer("<B")
 U16 = _integer("<H")
 U32 = _integer("<I")
 U64 = _integer("<Q")
+_TWO = Struct("<QQ")
 
 
 def _read_flag(reader: Reader) -> bool:
@@ -89,6 +90,16 @@ def listed(item: Field[T]) -> Field[tuple[T, ...]]:
     return Field(lambda items: U16.write(len(items)) + b"".join(map(item.write, items)), read)
 
 
+def flat_list(form: str) -> Field[tuple[Any, ...]]:
+    """Tuples of integers, as many as there are, without a step for each."""
+    shape = Struct(form)
+
+    def read(reader: Reader) -> tuple[tuple[int, ...], ...]:
+        return tuple(shape.iter_unpack(reader.take(U16.read(reader) * shape.size)))
+
+    return Field(lambda items: U16.write(len(items)) + b"".join([shape.pack(*item) for item in items]), read)
+
+
 def optional(item: Field[T]) -> Field[T | None]:
     return Field(
         lambda value: FLAG.write(False) if value is None else FLAG.write(True) + item.write(value),
@@ -119,8 +130,12 @@ ADDRESS: Field[Address] = checked(
     U16,
     U64,
 )
-VIEW_ID: Field[ViewId] = checked(ViewId, lambda v: (v.number, v.creator), U64, U64)
-BALLOT: Field[Ballot] = checked(Ballot, lambda b: (b.round, b.proposer), U64, U64)
+VIEW_ID: Field[ViewId] = Field(
+    lambda v: _TWO.pack(v.number, v.creator), lambda reader: ViewId(*_TWO.unpack(reader.take(16)))
+)
+BALLOT: Field[Ballot] = Field(
+    lambda b: _TWO.pack(b.round, b.proposer), lambda reader: Ballot(*_TWO.unpack(reader.take(16)))
+)
 VIEW: Field[View] = checked(
     View,
     lambda v: (v.id, v.members, v.is_primary),
@@ -136,14 +151,10 @@ SUMMARY: Field[ViewSummary] = checked(
     FLAG,
     U16,
 )
-PAIR: Field[tuple[int, int]] = checked(lambda *two: two, lambda two: two, U64, U64)
-PAIRS = listed(PAIR)
-TRIPLE: Field[tuple[int, int, int]] = checked(lambda *three: three, lambda three: three, U64, U64, U64)
-TRIPLES = listed(TRIPLE)
-QUAD: Field[tuple[int, int, int, int]] = checked(lambda *four: four, lambda four: four, U64, U64, U64, U64)
-QUADS = listed(QUAD)
-NUMBER: Field[tuple[int, int]] = checked(lambda *two: two, lambda two: two, U64, U32)
-FINALS: Field[Finals] = listed(checked(lambda *three: three, lambda three: three, U64, U64, listed(NUMBER)))
+PAIRS = flat_list("<QQ")
+TRIPLES = flat_list("<QQQ")
+QUADS = flat_list("<QQQQ")
+FINALS: Field[Finals] = listed(checked(lambda *three: three, lambda three: three, U64, U64, flat_list("<QI")))
 DECISION: Field[Decision] = checked(
     Decision,
     lambda d: (d.cut, d.following, d.digest, d.subviews, d.lacking, d.epoch, d.position, d.producers, d.finals),

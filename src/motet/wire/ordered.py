@@ -51,10 +51,15 @@ class Ordered(NamedTuple):
 def seal(
     first: int, numbers: Sequence[Number], inner: bytes, *, is_ordered: bool, sent_at: int = 0, tag: Tag | None = None
 ) -> bytes:
+    return b"".join((lead(first, numbers, is_ordered=is_ordered, sent_at=sent_at, tag=tag), inner))
+
+
+def lead(first: int, numbers: Sequence[Number], *, is_ordered: bool, sent_at: int, tag: Tag | None) -> bytes:
+    """What stands before the inner body."""
     flags = (_TO_BE_ORDERED if is_ordered else 0) | (_TAGGED if tag is not None else 0)
     head = HEADER.pack(ORDERED, flags, len(numbers), first, sent_at)
     named = TAG.pack(*tag) if tag is not None else b""
-    return b"".join((head, named, *(NUMBER.pack(*number) for number in numbers), inner))
+    return b"".join((head, named, *[NUMBER.pack(*number) for number in numbers]))
 
 
 def unseal(body: bytes) -> Ordered:

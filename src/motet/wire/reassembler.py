@@ -37,7 +37,7 @@ class Reassembler:
         self._next = first + len(bodies)
         if not self._chunks and sum(map(len, bodies)) > EAGER_BYTES and all(body[0] == PACKED for body in bodies):
             return Messages(bodies)
-        return tuple(chain.from_iterable(map(self.feed, bodies)))
+        return self.feed(bodies[0]) if len(bodies) == 1 else tuple(chain.from_iterable(map(self.feed, bodies)))
 
     def feed(self, body: bytes) -> tuple[bytes, ...]:
         """The messages that this body completes.
