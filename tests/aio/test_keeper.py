@@ -10,15 +10,14 @@ from typing import Any, cast
 import pytest
 
 from motet.aio.keeper import JournalKeeper
-from motet.core.effects import Channel, Effect, SendFailed
+from motet.core.effects import Channel, Effect
 from motet.core.identity import Address
 from motet.core.view import View
-from motet.errors import SendFailedError
 from motet.journal import Journal
 from motet.journal.backfill import answer
 from motet.membership.engine import ViewInstalled
 from motet.membership.primary import PrimaryRecord
-from motet.ordering import AppendRepeated, RolledBack
+from motet.ordering import RolledBack
 from motet.stack import Delivered, Superseded
 from motet.wire.body import Port
 from tests.journal.factory import GROUP, NEVER, A, B, C, Scribe, view_of
@@ -114,18 +113,3 @@ def test_an_answer_that_comes_late_is_not_one_to_the_next_question(fetching: Fet
     assert fetching.journal.position == 0
     fetching.answer()
     assert fetching.journal.position == 2
-
-
-def test_a_sender_hears_of_its_messages_in_their_order(fetching: Fetching) -> None:
-    """What failed is told behind what was delivered before it, and that waits for the gap."""
-    fetching.write(V1, 1)
-    fetching.enter(V2)
-    ours = fetching.write(V2, 1)
-    words: list[Effect] = [
-        *ours,
-        AppendRepeated(1, 1, 1),
-        SendFailed(Channel.TOTAL, None, 3, 3, SendFailedError("cut off")),
-    ]
-    assert not fetching.keep(*words)
-    told = fetching.answer()
-    assert told[-3:] == words

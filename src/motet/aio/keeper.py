@@ -21,13 +21,13 @@ from functools import partial
 import pyarrow as pa
 
 from motet.aio.catchup import CatchUp
-from motet.core.effects import Channel, Effect, SendFailed
+from motet.core.effects import Channel, Effect
 from motet.core.units import SECOND
 from motet.core.view import NO_VIEW, ViewId
 from motet.journal import Entry, Fsync, Journal
 from motet.journal.reader import Bounds, JournalReader
 from motet.membership.engine import ViewInstalled
-from motet.ordering import AppendRepeated, RolledBack, StableAdvanced
+from motet.ordering import RolledBack, StableAdvanced
 from motet.snapshot import RecordState
 from motet.stack import Delivered, Member, Superseded
 from motet.wire.body import Port, message_count
@@ -300,7 +300,4 @@ def _rolled_back_later(effects: list[Effect], index: int) -> RolledBack | None:
 
 
 def _is_of_the_log(effect: Effect) -> bool:
-    """It is in the log, or says of a message of ours that it is not: its sender hears of all in their order."""
-    if isinstance(effect, Delivered | SendFailed):
-        return effect.channel is Channel.TOTAL
-    return isinstance(effect, Superseded | AppendRepeated)
+    return isinstance(effect, Superseded) or (isinstance(effect, Delivered) and effect.channel is Channel.TOTAL)
