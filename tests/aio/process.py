@@ -14,6 +14,7 @@ from typing import Any
 import motet
 from motet.aio.group import Group
 from motet.config import Config
+from motet.core.effects import SendFailed
 from motet.errors import SendFailedError
 
 
@@ -34,6 +35,8 @@ class Process:
             elif isinstance(event, motet.RolledBack):
                 self.log = [entry for entry in self.log if entry[0] < event.first]
                 say(rolled_back=[event.first, event.last])
+            elif isinstance(event, SendFailed):
+                say(failed=event.last - event.first + 1)
             elif isinstance(event, motet.ViewInstalled):
                 say(view=[member.name for member in event.view.members], primary=event.view.is_primary)
 
@@ -42,8 +45,8 @@ class Process:
         while True:
             try:
                 return await (await self.group.multicast(text)).stable()
-            except SendFailedError as error:
-                say(failed=str(error))
+            except SendFailedError:
+                continue
 
     async def obey(self, command: dict[str, Any]) -> None:
         match command["do"]:

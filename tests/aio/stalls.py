@@ -35,6 +35,7 @@ class Trial:
         self._endpoints: dict[str, str] = {}
         self._since: dict[str, int] = {}  # words of each that were said in earlier rounds
         self._round = 0
+        self._sent = 0
         for name in names:
             self._start(name)
 
@@ -52,6 +53,7 @@ class Trial:
         self._round += 1
         self._since = {name: len(member.words) for name, member in self._members.items()}
         *others, sender = self._members
+        self._sent += rows
         self._members[sender].send(rows, f"{self._round}-" + "x" * 80)
         victim = self._rng.choice(others)
         for _ in range(self._rng.randrange(3)):
@@ -82,9 +84,20 @@ class Trial:
             logs = [member.stats()["log"] for member in self._members.values()]
             positions = {log["position"] for log in logs}
             if len(positions) == 1 and all(log["stable"] == log["position"] for log in logs):
-                return int(positions.pop())
+                self._check_nothing_is_lost(position := int(positions.pop()))
+                return position
             time.sleep(0.1)
         raise AssertionError(f"the members do not agree: {logs}\n{self._look()}")
+
+    def _check_nothing_is_lost(self, position: int) -> None:
+        """What is not in the log was said to have failed."""
+        told = f"{self._sent} were sent, {self.failed} failed, the log ends at {position}"
+        assert position + self.failed >= self._sent, told
+
+    @property
+    def failed(self) -> int:
+        sender = list(self._members.values())[-1]
+        return sum(word["failed"] for word in sender.words if "failed" in word)
 
     def _look(self) -> str:
         return "\n".join(json.dumps(member.stats(), indent=1) for member in self._members.values())
@@ -100,7 +113,8 @@ def run(rounds: int, rows: int, seed: int, *, drop: float = 0.1, names: str = "a
             position = trial.settle()
             if tells:
                 took = time.monotonic() - began
-                sys.stderr.write(f"round {number + 1} of {rounds}: the log is at {position}, settled in {took:.1f} s\n")
+                text = f"round {number + 1} of {rounds}: the log is at {position}, settled in {took:.1f} s"
+                sys.stderr.write(f"{text}; {trial.failed} failed so far\n")
     return position
 
 
