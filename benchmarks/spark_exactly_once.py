@@ -1,9 +1,13 @@
 """Exactly once, end to end, with real members. Run: python benchmarks/spark_exactly_once.py [--sink]
 
-Members are processes that lose datagrams on purpose and keep journals. While lines are multicast, a streaming query
+Members are processes that lose datagrams on purpose and keep journals. While rows are appended, a streaming query
 copies the log into Parquet (or, with --sink, back into the group). Members that serve it and its driver are killed with
 SIGKILL at random moments; members restart with their journals, drivers from the checkpoint. In the end every stable
 position must be in the output exactly once, and equal to what every journal says.
+
+Rows come in by appends that are repeated until they are stable. A plain multicast would not do: when its sender loses
+touch with the primary component, as on a busy machine it may, it is told that the message failed, and somebody has to
+send it again.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from motet.journal.reader import JournalReader
@@ -29,6 +34,7 @@ from motet.spark.verdict import to_text
 
 ROOT = Path(__file__).parent.parent
 COPY = b"copy "
+PRODUCER = 1
 
 
 def free_port(kind: int = socket.SOCK_STREAM) -> int:
@@ -52,11 +58,6 @@ class Member:
         command += ["--fault", f"drop={self._drop}"] if self._drop else []
         log = self._log.open("ab")
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=log)
-
-    def send(self, lines: list[bytes]) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(b"".join(line + b"\n" for line in lines))
-        self.process.stdin.flush()
 
     def kill(self) -> None:
         self.process.kill()
@@ -111,14 +112,16 @@ def main() -> None:
 def play(
     options: argparse.Namespace, rng: random.Random, members: list[Member], seeds: str, driver: Driver, out: Path
 ) -> None:
-    client = LogClient([member.serve for member in members], patience_s=120)
+    client, feed = (LogClient([member.serve for member in members], patience_s=120) for _ in range(2))
+    feeding = ThreadPoolExecutor(1)
     wait("the group is there", lambda: answers(client))
     driver.start()
     kills = ["driver"] * options.driver_kills + ["member"] * options.member_kills
     rng.shuffle(kills)
     share = options.rows // (len(kills) + 1)
     for round_, victim in enumerate([*kills, ""]):
-        members[-1].send([b"%d-%d " % (round_, number) + b"x" * 80 for number in range(share)])
+        rows = [b"%d-%d " % (round_, number) + b"x" * 80 for number in range(share)]
+        fed = feeding.submit(feed.append_all, rows, producer=PRODUCER, batch_id=round_)
         before = commits(out)
         wait(f"round {round_}: the query goes on (batch {before})", lambda before=before: commits(out) > before)  # type: ignore[misc]
         time.sleep(rng.random() * 2)
@@ -126,10 +129,13 @@ def play(
             driver.kill()
             driver.start()
         elif victim == "member":
-            member = members[rng.randrange(len(members) - 1)]  # the last one has lines that wait to be sent
+            member = members[rng.randrange(len(members))]
             member.kill()
             member.start(seeds)
         print(f"  killed: {victim or 'nobody'}", flush=True)
+        fed.result()
+    feeding.shutdown()
+    feed.close()
     wanted = share * (len(kills) + 1)
     wait("everything is stable", lambda: client.offsets().stable >= wanted)
     if options.sink:

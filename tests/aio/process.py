@@ -1,6 +1,7 @@
 """A member in a process of its own, for tests: commands come on stdin, answers go to stdout, a JSON object per line.
 
-{"do": "send", "count": 5, "prefix": "x"}   {"do": "fault", "rule": "drop=0.2"}   {"do": "report"}   {"do": "leave"}
+{"do": "send", "count": 5, "prefix": "x"}   {"do": "fault", "rule": "drop=0.2"}   {"do": "leave"}
+{"do": "report"}   {"do": "stats"}   {"do": "prove", "text": "x"}
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import Any
 import motet
 from motet.aio.group import Group
 from motet.config import Config
+from motet.core.effects import SendFailed
+from motet.errors import SendFailedError
 
 
 def say(**fields: Any) -> None:
@@ -32,8 +35,18 @@ class Process:
             elif isinstance(event, motet.RolledBack):
                 self.log = [entry for entry in self.log if entry[0] < event.first]
                 say(rolled_back=[event.first, event.last])
+            elif isinstance(event, SendFailed):
+                say(failed=event.last - event.first + 1)
             elif isinstance(event, motet.ViewInstalled):
                 say(view=[member.name for member in event.view.members], primary=event.view.is_primary)
+
+    async def prove(self, text: bytes) -> int:
+        """Whoever loses touch with the group while it sends is told so, and tries again."""
+        while True:
+            try:
+                return await (await self.group.multicast(text)).stable()
+            except SendFailedError:
+                continue
 
     async def obey(self, command: dict[str, Any]) -> None:
         match command["do"]:
@@ -47,6 +60,10 @@ class Process:
             case "report":
                 stats = self.group.stats()
                 say(log=self.log, stats={"log": stats["log"], "memory": stats["memory_bytes"], "cpu": stats["cpu_s"]})
+            case "prove":
+                say(stable=await self.prove(command["text"].encode()))
+            case "stats":
+                say(stats=self.group.stats())
             case "leave":
                 await self.group.leave()
 

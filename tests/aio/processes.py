@@ -70,6 +70,10 @@ class MemberProcess:
     def report(self) -> dict[str, Any]:
         return self.ask("log", do="report")
 
+    def stats(self) -> dict[str, Any]:
+        told: dict[str, Any] = self.ask("stats", do="stats")["stats"]
+        return told
+
     def send(self, count: int, prefix: str) -> None:
         self.say(do="send", count=count, prefix=prefix)
 
@@ -79,8 +83,11 @@ class MemberProcess:
     def until_view(self, names: set[str], since: int = 0) -> None:
         self.expect(lambda word: set(word.get("view", ())) == names, since)
 
+    def signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
     def kill(self) -> None:
-        self._process.send_signal(signal.SIGKILL)
+        self.signal(signal.SIGKILL)
         self._end()
 
     def leave(self) -> None:

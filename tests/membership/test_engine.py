@@ -11,7 +11,7 @@ from motet.core.effects import Frame
 from motet.core.identity import Address
 from motet.core.units import MILLISECOND, SECOND
 from motet.core.view import Ballot
-from motet.wire.frames import Commit, Prepare
+from motet.wire.frames import Commit, Prepare, Ready
 from tests.membership.group import Group, Node, check_agreement, check_one_line, check_virtual_synchrony
 
 SIZE = 4
@@ -225,3 +225,32 @@ def test_a_round_that_begins_when_time_is_up_asks_everybody_once() -> None:
     group.run(SECOND)
     assert asked
     assert set(asked.values()) == {1}
+
+
+def test_who_delivered_more_than_a_commit_allows_goes_on_alone() -> None:
+    """B installs a view without A; C and D said READY to it, then promised A more, and A hears of B's view too late."""
+    group = Group(5)
+    a, b, c, d, e = (group[index] for index in range(5))
+    everybody = list(group.nodes)
+    carry = group._carry
+
+    def losing(node: Node, to: Address, frame: Frame) -> None:
+        is_lost = node is b and isinstance(frame, Commit)
+        is_lost |= node is d and isinstance(frame, Ready) and frame.ballot.proposer == a.address.incarnation
+        if not is_lost:
+            carry(node, to, frame)
+
+    group._carry = losing  # type: ignore[method-assign]
+    e.is_alive = False
+    group.multicast(a, b"early")
+    group.run(10 * MILLISECOND)
+    group.perform(b, b.engine.suspect([everybody[0], everybody[4]], group.now))
+    group.run(20 * MILLISECOND)
+    assert b.engine.view.members == (everybody[1], everybody[2], everybody[3])
+    group.multicast(a, b"late")
+    group.perform(a, a.engine.suspect([everybody[1], everybody[4]], group.now))
+    group.run(600 * MILLISECOND)  # A stands back for the ballot of B, then asks again
+    assert (a.address, b"late") in c.story
+    group.perform(a, a.engine.suspect([everybody[4]], group.now))
+    group.run()
+    check_virtual_synchrony(group)

@@ -218,3 +218,28 @@ def test_all_who_go_on_together_delivered_the_same_in_the_old_view(seed: int) ->
     group.run_until_quiet()
     for sender in alive:  # what they sent while a view ended went out in the next
         assert group.inbox(alive[0], sender) == group.inbox(alive[1], sender) == accepted[sender]
+
+
+def test_what_was_sent_beyond_the_cut_is_not_handed_up_in_the_next_view() -> None:
+    """Its sender was let go on in the old view, and is somewhere else."""
+    group = Group(A, B)
+    cut = freeze(group, B)
+    group.send(A, b"stray")
+    group.run_for(10 * MILLISECOND)
+    group.perform(B, group[B].end_view(cut) + group[B].begin_view((A, B), {A: 0, B: 0}, group.now, tag=2))
+    assert group.inbox(B, A) == []
+    receiver = group[B].receiver(A)
+    assert receiver is not None
+    assert (receiver.window.high, receiver.next_deadline()) == (0, None), "nothing is missing"
+
+
+def test_who_delivered_more_or_sent_more_than_the_cut_is_not_within_it() -> None:
+    group = Group(A, B)
+    cut = cut_of({member: group[member].freeze() for member in (A, B)})
+    assert group[A].is_within(cut)
+    for member in (A, B):
+        group.perform(member, group[member].thaw(group.now))
+    group.send(A, b"more")
+    group.run_until_quiet()
+    assert not group[A].is_within(cut)
+    assert not group[B].is_within(cut)

@@ -36,11 +36,11 @@ REPLAY_BYTES = 1 << 20  # of records that are read at once
 
 class CatchUp:
     def __init__(self, journal: Journal, member: Member, truncate: Callable[[int], None], *, replays: bool) -> None:
-        self.is_done = True
         self._journal = journal
         self._member = member
         self._cut_back = truncate
         self._backfill: Backfill | None = None
+        self._asked = 0  # the number of the last request
         self._peers: list[Address] = []
         self._news: list[Effect] = []  # for the driver and the application
         self._replay = Replay(journal) if replays else None
@@ -48,11 +48,25 @@ class CatchUp:
     def start(self, view: View, position: int, now: int) -> list[Effect]:
         """The view begins at `position`, behind our journal."""
         logger.info("fetching positions %d to %d from the group", self._journal.position + 1, position)
-        self.is_done = False
         self._peers = self._others(view)
-        self._backfill = Backfill(self._journal.end, position, self._peers)
-        self._perform(self._backfill.start(now), now)
+        self._begin(position, now)
         return self.take_news()
+
+    def _begin(self, position: int, now: int, *, wants_records: bool = True) -> None:
+        self.stop()
+        end = self._journal.end
+        self._backfill = Backfill(end, position, self._peers, asked=self._asked, wants_records=wants_records)
+        self._perform(self._backfill.start(now), now)
+
+    def stop(self) -> None:
+        """All is here, or it is not what we need any more."""
+        if self._backfill is not None:
+            self._asked = self._backfill.asked
+        self._backfill = None
+
+    @property
+    def is_done(self) -> bool:
+        return self._backfill is None
 
     def begin_view(self, view: View, now: int) -> None:
         self._peers = self._others(view)
@@ -93,12 +107,11 @@ class CatchUp:
                 case AppendRaw():
                     self._append(effect.data, now)
                 case BackfillDone():
-                    self._end()
+                    self.stop()
                 case BackfillImpossible() if effect.chain:
                     self._begin_anew(effect)
                 case BackfillImpossible():  # nobody has told yet how to begin anew
-                    self._backfill = Backfill(self._journal.end, effect.position, self._peers, wants_records=False)
-                    self._perform(self._backfill.start(now), now)
+                    self._begin(effect.position, now, wants_records=False)
 
     def _truncate(self, position: int, now: int) -> None:
         assert self._backfill is not None
@@ -129,11 +142,7 @@ class CatchUp:
             effect.position + 1,
         )
         self._journal.restart_at(effect.position, effect.chain)
-        self._end()
-
-    def _end(self) -> None:
-        self._backfill = None
-        self.is_done = True
+        self.stop()
 
 
 class Replay:

@@ -315,7 +315,7 @@ class Group:
             case SendFailed():
                 self._send_failed(effect)
             case AppendRepeated():
-                self._ledger.skip(effect.count)
+                self._ledger.skip(effect)
             case RolledBack():
                 self._rolled_back(effect)
             case ProvideState():

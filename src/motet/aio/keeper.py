@@ -6,8 +6,8 @@
     positions were taken back           -> the journal is cut
     fsync is always                     -> others are told of positions when the disk has them, not before
 
-Runs on the driver's loop; waiting for the disk happens beside it. Invariant: the journal holds a prefix of the log, and
-`_held` what was delivered behind a gap that is being filled.
+Runs on the driver's loop; waiting for the disk happens beside it. Invariants: the journal holds a prefix of the log;
+`_held` what was delivered behind a gap that is being filled, without a gap of its own.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from motet.journal.reader import Bounds, JournalReader
 from motet.membership.engine import ViewInstalled
 from motet.ordering import RolledBack, StableAdvanced
 from motet.snapshot import RecordState
-from motet.stack import Delivered, Member
+from motet.stack import Delivered, Member, Superseded
 from motet.wire.body import Port, message_count
 
 logger = logging.getLogger("motet")
@@ -51,6 +51,7 @@ class JournalKeeper:
         self._record = member.record
         self._view: ViewId = NO_VIEW
         self._held: list[Effect] | None = None  # None: there is no gap
+        self._held_end = 0  # where the log stands behind what is held back
         self._catch_up = CatchUp(journal, member, self._truncate, replays=replays)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_syncing = False
@@ -81,7 +82,7 @@ class JournalKeeper:
             elif self._held is not None and isinstance(effect, RecordState):
                 performed += self._member.refuse_snapshot_state(effect.snapshot, STILL_FETCHING, now)
             elif self._held is not None and _is_of_the_log(effect):
-                self._held.append(effect)
+                self._hold(effect)
             else:
                 self._note(effect, entries)
                 performed.append(effect)
@@ -114,21 +115,19 @@ class JournalKeeper:
     # Views
 
     def _enter(self, effect: ViewInstalled, rolled_back: RolledBack | None, now: int) -> list[Effect]:
-        if self._held is not None:
-            self._held.append(effect)
-            if rolled_back is not None:
-                self._drop_held(rolled_back.first)
+        if self._held is not None and rolled_back is None and effect.position == self._held_end:
+            self._hold(effect)
             self._catch_up.begin_view(effect.view, now)
             return [effect]
+        dropped = self._drop_held()
         if rolled_back is not None:
             self._truncate(rolled_back.first - 1)
+        if effect.view.is_primary and effect.position > self.journal.position:
+            self._held, self._held_end = [effect], effect.position
+            return [*dropped, effect, *self._catch_up.start(effect.view, effect.position, now)]
         if effect.view.is_primary:
-            self._view = effect.view.id
-            if effect.position > self.journal.position:
-                self._held = [effect]
-                return [effect, *self._catch_up.start(effect.view, effect.position, now)]
             self._record_view(effect)
-        return [effect]
+        return [*dropped, effect]
 
     def _record_view(self, effect: ViewInstalled) -> None:
         self._view = effect.view.id
@@ -138,9 +137,26 @@ class JournalKeeper:
         self.progress.moved()
         self._plan_sync()
 
-    def _drop_held(self, first: int) -> None:
+    def _hold(self, effect: Effect) -> None:
         assert self._held is not None
-        self._held = [e for e in self._held if not (isinstance(e, Delivered) and (e.position or 0) >= first)]
+        self._held.append(effect)
+        if isinstance(effect, Delivered):
+            self._held_end += len(effect.messages)
+
+    def _drop_held(self) -> list[Effect]:
+        """The view does not follow on what is held back: all up to its beginning is fetched, and comes from there.
+
+        What is left is what the sender of a message hears of it.
+        """
+        held, self._held = self._held or [], None
+        self._catch_up.stop()
+        return [word for effect in held for word in self._word_to_sender(effect)]
+
+    def _word_to_sender(self, effect: Effect) -> list[Effect]:
+        if not isinstance(effect, Delivered):
+            return [] if isinstance(effect, ViewInstalled) else [effect]
+        is_ours = effect.sender == self._member.address and effect.messages
+        return [Superseded(effect.position or 0, len(effect.messages))] if is_ours else []
 
     def _try_to_close_gap(self, now: int) -> list[Effect]:
         """What came from others is in the journal: what was held back follows it."""
@@ -155,7 +171,7 @@ class JournalKeeper:
         for effect in held:
             if isinstance(effect, ViewInstalled):
                 self._append(entries)
-                if effect.view.is_primary and effect.position == self.journal.position:
+                if effect.view.is_primary:
                     self._record_view(effect)
             else:
                 self._note(effect, entries)
@@ -284,4 +300,4 @@ def _rolled_back_later(effects: list[Effect], index: int) -> RolledBack | None:
 
 
 def _is_of_the_log(effect: Effect) -> bool:
-    return isinstance(effect, Delivered) and effect.channel is Channel.TOTAL
+    return isinstance(effect, Superseded) or (isinstance(effect, Delivered) and effect.channel is Channel.TOTAL)

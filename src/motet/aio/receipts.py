@@ -7,16 +7,18 @@ from collections import deque
 from collections.abc import Callable
 
 from motet.errors import MisuseError
+from motet.ordering import AppendRepeated
 
 
 class Receipt:
     """Of one ordered multicast, which may be many messages. Nothing is kept for those who never ask."""
 
-    __slots__ = ("_error", "_ledger", "_waiters", "count", "last", "position")
+    __slots__ = ("_error", "_ledger", "_seen", "_waiters", "count", "last", "position")
 
     def __init__(self, ledger: Ledger, last: int, count: int) -> None:
         self._ledger = ledger
         self._error: Exception | None = None
+        self._seen = 0  # rollbacks that came before it was delivered
         self._waiters: list[asyncio.Future[None]] | None = None
         self.last = last  # number of the last message among all that this member sent in order
         self.count = count
@@ -38,12 +40,17 @@ class Receipt:
 
     async def stable(self) -> int:
         """The same, as soon as every member of the primary view has delivered it: it is never taken back."""
-        position = await self.delivered()
+        try:
+            position = await self.delivered()
+        except RepeatedAppendError as repeat:  # what it repeats may still be taken back
+            await self._ledger.until_stable(self, repeat.position)
+            raise
         await self._ledger.until_stable(self, position)
         return position
 
     def _settle(self, position: int | None, error: Exception | None) -> None:
         self.position, self._error = position, error
+        self._seen = len(self._ledger.rollbacks)
         waiters, self._waiters = self._waiters, None
         for future in waiters or ():
             if not future.done():
@@ -55,8 +62,10 @@ class Ledger:
 
     def __init__(self) -> None:
         self.stable = 0
+        self.rollbacks: list[tuple[int, Exception]] = []  # one for each time that the group went on without us
         self._sent = 0
         self._settled = 0  # all up to this number were delivered or have failed
+        self._failed: dict[int, int] = {}  # first and last of those behind it that have failed
         self._open: deque[Receipt] = deque()
         self._unordered = Receipt(self, 0, 0)
         self._unordered._settle(
@@ -81,10 +90,12 @@ class Ledger:
         while self._open and self._open[0].last <= self._settled:
             receipt = self._open.popleft()
             receipt._settle(position + receipt.last - begin - 1, None)
+        self._pass_over_failed()
 
-    def skip(self, count: int) -> None:
-        """Messages of ours that were repetitions: the log has them already, at a position of which we do not know."""
-        self.fail(self._settled + 1, self._settled + count, RepeatedAppendError())
+    def skip(self, repeated: AppendRepeated) -> None:
+        """Messages of ours that were repetitions: the log has them already, somewhere up to a position."""
+        first = repeated.last - repeated.count + 1
+        self.fail(first, repeated.last, RepeatedAppendError(repeated.position))
 
     def fail(self, first: int, last: int, error: Exception) -> None:
         kept: deque[Receipt] = deque()
@@ -94,7 +105,12 @@ class Ledger:
             else:
                 receipt._settle(None, error)
         self._open = kept
-        if first == self._settled + 1:
+        self._failed[first] = last
+        self._pass_over_failed()
+
+    def _pass_over_failed(self) -> None:
+        """A failure may be told before the delivery of an earlier message, which waits for a state or a journal."""
+        while (last := self._failed.pop(self._settled + 1, None)) is not None:
             self._settled = last
 
     def advance_stable(self, position: int) -> None:
@@ -103,6 +119,7 @@ class Ledger:
 
     def roll_back(self, first: int, error: Exception) -> None:
         """What was delivered at or after this position is not the group's any more."""
+        self.rollbacks.append((first, error))
         self._wake(lambda waiting: waiting >= first, error)
 
     def close(self, error: Exception) -> None:
@@ -110,6 +127,9 @@ class Ledger:
         self._wake(lambda waiting: True, error)
 
     async def until_stable(self, receipt: Receipt, position: int) -> None:
+        for first, error in self.rollbacks[receipt._seen :]:
+            if position >= first:
+                raise error
         if position <= self.stable:
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -132,3 +152,7 @@ class Ledger:
 
 class RepeatedAppendError(Exception):
     """Internal: the group has this append already."""
+
+    def __init__(self, position: int) -> None:
+        super().__init__(position)
+        self.position = position  # it is no later than this

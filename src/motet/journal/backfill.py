@@ -231,10 +231,12 @@ class Backfill:
         peers: Sequence[Address],
         config: BackfillConfig | None = None,
         *,
+        asked: int = 0,
         wants_records: bool = True,
     ) -> None:
         """`end` is where our journal ends, `upto` the position that we came in at, `peers` those who were there.
 
+        `asked`: the number of the last request before this one, whose answers may still come.
         Without `wants_records` nothing is fetched: the end is `BackfillImpossible`, which tells how to begin anew.
         """
         self._end = end
@@ -242,7 +244,7 @@ class Backfill:
         self._peers = list(peers)
         self._config = config or BackfillConfig()
         self._wants_records = wants_records
-        self._number = 0
+        self.asked = asked
         self._next_index = 0
         self._is_last = False  # the message that is being appended ends its answer
         self._performing: AppendRaw | Truncate | None = None  # what the driver has not reported on yet
@@ -291,7 +293,7 @@ class Backfill:
         if parsed is None or self.is_over or not self._peers or source != self._peers[0]:
             return []
         kind, message = parsed
-        if isinstance(message, Ask) or message.number != self._number:
+        if isinstance(message, Ask) or message.number != self.asked:
             return []
         if isinstance(message, Chunk):
             return self._on_chunk(message)
@@ -344,7 +346,7 @@ class Backfill:
 
     def _ask_later(self, now: int) -> list[Effect]:
         """This peer cannot help now; another one is asked in a moment, not at once, lest two of them keep us busy."""
-        self._number += 1  # whatever still comes is void
+        self.asked += 1  # whatever still comes is void
         self._deadline = now + self._config.patience_ns // 8
         return []
 
@@ -353,7 +355,7 @@ class Backfill:
         return self._ask(now)
 
     def _ask(self, now: int) -> list[Effect]:
-        self._number += 1
+        self.asked += 1
         self._next_index, self._is_last = 0, False
         if not self._peers:
             self._deadline = None  # until there are some
@@ -361,7 +363,7 @@ class Backfill:
         self._deadline = now + self._config.patience_ns
         cursor, config = self._end.cursor, self._config
         ask = Ask(
-            self._number,
+            self.asked,
             *cursor,
             self._end.chain,
             self._upto,

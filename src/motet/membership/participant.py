@@ -50,6 +50,9 @@ class Flushed(Protocol):
 
     def fetch(self, cut: Cuts, now: int) -> list[Effect]: ...
     def is_complete(self, cut: Cuts) -> bool: ...
+    def is_within(self, cut: Cuts) -> bool:
+        """Nothing beyond the cut was delivered here, or sent by us."""
+
     def thaw(self, now: int) -> list[Effect]: ...
 
     @property
@@ -172,6 +175,7 @@ class Participant:
         self._frozen_since: int | None = None
         self._plan: CutTo | None = None  # what we are fetching
         self._is_ready = False
+        self._readied: set[ViewId] = set()  # the views that we said READY to since we stopped
         self._ended: Commit | None = None  # the COMMIT that ended the view before this one
         self._suspects: set[Address] = set()
         self._accused: set[Address] = set()
@@ -269,6 +273,7 @@ class Participant:
         if plan is None or self._is_ready or not self._channel.is_complete(self._cut(plan.decision.cut)):
             return []
         self._is_ready = True
+        self._readied.add(plan.decision.following.id)
         self._frozen_since = now
         self.record = self.record.attempted(plan.decision.following, PrimaryRecord(plan.last, plan.attempts))
         return self._send(self._member(plan.ballot.proposer), self._readiness(plan))
@@ -294,15 +299,19 @@ class Participant:
         if self._local not in following and not is_leaving:
             return self._go_on_alone(now)
         cut = self._cut(frame.decision.cut)
+        if self._local in following and not self._is_where_we_stand(following, cut):
+            return self._go_on_alone(now)
         if not self._channel.is_complete(cut):
-            return self._catch_up(frame, cut, now) if self._local in following else self._leave_behind(frame)
+            return self._leave_behind(frame)
         return self._install(frame, cut, now) + self._send(source, Installed(following.id))
 
-    def _catch_up(self, frame: Commit, cut: Cuts, now: int) -> list[Effect]:
-        """Decided, and we are not there yet: get what is missing; the COMMIT comes again."""
-        effects = self._promise(frame.ballot, now)
-        self._channel.freeze()
-        return effects + self._channel.fetch(cut, now)
+    def _is_where_we_stand(self, following: View, cut: Cuts) -> bool:
+        """Whether we have delivered what all who go there have delivered: no less, and no more.
+
+        We said READY to it. A coordinator that did not know of that may have taken us further since, or let us go on;
+        then the others went there without us.
+        """
+        return following.id in self._readied and self._channel.is_within(cut)
 
     def _leave_behind(self, frame: Commit) -> list[Effect]:
         """We wanted to go, and the others did not wait for us: nobody keeps what we lack."""
@@ -360,7 +369,7 @@ class Participant:
 
     def _forget_the_old_view(self) -> None:
         self._promised, self._highest_round = NO_BALLOT, 0
-        self._frozen_since, self._plan, self._is_ready = None, None, False
+        self._resume()
         self._accused.clear()
         self._leavers = {member for member in self._leavers if member in self.view}
         self._suspects = {member for member in self._suspects if member in self.view}
@@ -370,8 +379,12 @@ class Participant:
             return []
         if self._plan is not None and frame.is_off:
             self.record = self.record.called_off(self._plan.decision.following)
-        self._frozen_since, self._plan, self._is_ready = None, None, False
+        self._resume()
         return self._channel.thaw(now)
+
+    def _resume(self) -> None:
+        self._frozen_since, self._plan, self._is_ready = None, None, False
+        self._readied.clear()
 
     def _refuse(self, source: Address, view: ViewId, ballot: Ballot) -> list[Effect]:
         if view == self.view.id and ballot < self._promised:

@@ -114,6 +114,12 @@ class Multicast:
             if sender in self._receivers
         )
 
+    def is_within(self, cut: Mapping[Address, Cut[Address]]) -> bool:
+        """Nothing of any stream was handed up beyond the cut, and our own does not go on behind it."""
+        reached = {self._local: self._sender.window.high}
+        reached |= {member: receiver.window.delivered for member, receiver in self._receivers.items()}
+        return all(reached[sender] <= end.seqno for sender, end in cut.items() if sender in reached)
+
     def thaw(self, now: int) -> list[Effect]:
         """The flush was called off: go on in the same view."""
         for receiver in self._receivers.values():

@@ -35,6 +35,7 @@ class MulticastReceiver:
         self._purged = 0  # the sender told us that it has nothing left up to here
         self._config = config
         self._counters = counters
+        self._round_trip = round_trip
         self._gaps = GapWatch(self.window, round_trip, config.repair_burst)
         self.ack_threshold = config.ack_threshold  # so many deliveries are acked at once
         self._since_ack = 0  # frames delivered since the last ack
@@ -80,8 +81,14 @@ class MulticastReceiver:
         self._stable = max(self._stable, seqno)
 
     def let_go(self) -> None:
-        """The view has ended: whoever goes on has delivered all that we have."""
+        """The view has ended: whoever goes on has delivered all that we have.
+
+        Frames of the next view say so and are kept elsewhere. What lies beyond the cut was sent in this one by somebody
+        who goes on in another.
+        """
         self.window.purge(self.window.delivered)
+        self.window.forget_undelivered()
+        self._gaps = GapWatch(self.window, self._round_trip, self._config.repair_burst)
         self._stable = self.window.low
 
     def _learn_stable(self, seqno: int) -> None:

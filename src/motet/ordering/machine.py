@@ -14,7 +14,7 @@ Invariants: those of the log, the outbox and the carrier; in a view that is not 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from motet.core.counters import Count, Counters
 from motet.core.effects import Channel, Deliver, Effect, Frame
@@ -63,6 +63,8 @@ class AppendRepeated(Effect):
     producer: int
     sequence: int
     count: int = 0  # of messages in it
+    last: int = field(default=0, compare=False)  # the number of the last of them among all that we sent in order
+    position: int = field(default=0, compare=False)  # what it repeats is in the log up to here
 
 
 class TotalOrder:
@@ -260,7 +262,10 @@ class TotalOrder:
             return [Deliver(Channel.TOTAL, sender, *place, pending.sent_at, pending.tag)]
         self._counters[Count.APPEND_REPEATED] += 1
         assert pending.tag is not None
-        return [AppendRepeated(*pending.tag, message_count(pending.body))] if sender == self._local else []
+        if sender != self._local:
+            return []
+        count = message_count(pending.body)
+        return [AppendRepeated(*pending.tag, count, self._outbox.delivered, self._log.position)]
 
     def admission(self) -> list[Effect]:
         """What has left the backlog since we were last asked."""

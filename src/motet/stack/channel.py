@@ -124,6 +124,9 @@ class GroupChannel:
     def is_complete(self, cut: Cuts) -> bool:
         return self.multicast.is_complete(cut)
 
+    def is_within(self, cut: Cuts) -> bool:
+        return self.multicast.is_within(cut)
+
     def thaw(self, now: int) -> list[Effect]:
         effects = self.ordering.thaw(now) if self.ordering is not None else []
         return effects + self._ordered(self.multicast.thaw(now), now)

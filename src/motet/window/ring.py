@@ -88,6 +88,12 @@ class RingWindow(Generic[T]):
             self.low += 1
             self._slots[self.low % self.capacity] = None
 
+    def forget_undelivered(self) -> None:
+        """Drop what was put in and not handed up; it may be put in again."""
+        for gone in range(self.delivered + 1, self.high + 1):
+            self._slots[gone % self.capacity] = None
+        self.high = self.delivered
+
     def advance(self, seqno: int) -> None:
         """Go on from `seqno` as if everything up to it had been delivered and purged; what lies beyond it is kept."""
         for gone in range(self.low + 1, min(seqno, self.high) + 1):
