@@ -200,13 +200,13 @@ class SegmentWalk(JournalReader):
             if piece is None:
                 continue
             if batch.pieces and (piece.first != due or not batch.has_room(piece, BATCH_ROWS)):
-                yield batch.build(self._senders)  # which numbers its rows from the first one on
+                yield batch.build(self._senders, is_encoded=True)  # which numbers its rows from the first one on
                 batch = Batch()
             batch.add(piece)
             due = piece.first + piece.rows
             self._position = due - 1
         if batch.pieces:
-            yield batch.build(self._senders)
+            yield batch.build(self._senders, is_encoded=True)
 
     def _taken(self, found: Found, names: list[str], begun: dict[int, list[bytes]]) -> Piece | None:
         try:
