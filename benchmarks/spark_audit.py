@@ -1,9 +1,13 @@
-"""The audit beside DuckDB: the same checks over the same Parquet files. Run: python benchmarks/spark_audit.py
+"""The audit beside DuckDB: the same checks over the same Parquet files.
+
+    PYTHONPATH=. python benchmarks/spark_audit.py --journals
 
 Five members export the same log, cut into row groups at different positions. Both sides check: every position once and
 in order, each sender's frames in order within a view, and that all members have the same content at every position.
 They take turns, so that both see the same machine. What DuckDB is asked is in CHECKS; the audit does all it always
 does. With --journals the audit also reads journals of the same rows.
+
+Processor time is that of all processes together: it hardly depends on what else the machine does.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from statistics import median
 import duckdb
 import pyarrow.parquet as pq
 
+from benchmarks.processor_time import processor_seconds
 from motet.journal import Fsync, JournalConfig
 from motet.journal.reader import JournalReader
 from motet.journal.synthetic import write_journal
@@ -54,7 +59,7 @@ def main() -> None:
     options = arguments()
     data = Path(options.data)
     per_member = options.rows // MEMBERS
-    if options.fresh or not (data / "exports" / f"rows-{per_member}").exists():
+    if options.fresh or not (data / "exports" / f"rows-{per_member}-{options.size}").exists():
         prepare(data, per_member, options.size)
     exports = data / "exports"
     spark = build_session(f"local[{options.cores}]", "spark_audit", is_light=True)
@@ -63,7 +68,7 @@ def main() -> None:
         f"CREATE VIEW log AS SELECT *, split_part(filename, '/', -2) AS member "
         f"FROM read_parquet('{exports}/*/*.parquet', filename = true)"
     )
-    runs: dict[str, Callable[[], float]] = {
+    runs: dict[str, Callable[[], None]] = {
         "motet audit, Parquet": lambda: audited(spark, exports),
         "duckdb, row by row": lambda: asked(duck, list(CHECKS.values())),
         "duckdb, by chunks": lambda: asked(duck, [CHECKS["positions"], CHECKS["fifo"], CHUNKED]),
@@ -89,45 +94,45 @@ def prepare(data: Path, rows: int, size: int) -> None:
             for batch in batches:
                 writer.write_batch(batch)
         print(f"  m{member}: {rows} rows", flush=True)
-    (data / "exports" / f"rows-{rows}").mkdir()
+    (data / "exports" / f"rows-{rows}-{size}").mkdir()
 
 
-def audited(spark: object, where: Path) -> float:
-    began = time.perf_counter()
+def audited(spark: object, where: Path) -> None:
     verdict = run_audit(spark, [str(path) for path in sorted(where.glob("m*"))])  # type: ignore[arg-type]
     assert verdict.exit_code == 0, verdict.findings[:1]
-    return time.perf_counter() - began
 
 
-def asked(duck: duckdb.DuckDBPyConnection, questions: list[str]) -> float:
-    began = time.perf_counter()
+def asked(duck: duckdb.DuckDBPyConnection, questions: list[str]) -> None:
     for question in questions:
         assert duck.sql(question).fetchall() == []
-    return time.perf_counter() - began
 
 
-def report(options: argparse.Namespace, runs: dict[str, Callable[[], float]], rows: int) -> None:
-    seconds: dict[str, list[float]] = {name: [] for name in runs}
-    for round_ in range(options.rounds + 1):
+def report(options: argparse.Namespace, runs: dict[str, Callable[[], None]], rows: int) -> None:
+    runs["motet audit, Parquet"]()  # warms up JVM, workers and the page cache
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in runs}
+    for _ in range(options.rounds):
         for name, run in runs.items():
-            taken = run()
-            if round_:  # the first one warms up JVM, workers and the page cache
-                seconds[name].append(taken)
-    medians = {name: median(taken) for name, taken in seconds.items()}
+            began, spent = time.perf_counter(), processor_seconds()
+            run()
+            taken[name].append((time.perf_counter() - began, processor_seconds() - spent))
     if options.json:
-        print(json.dumps({"rows": rows, "seconds": seconds}))
+        print(json.dumps({"rows": rows, "seconds": taken}))
         return
-    ours = medians["motet audit, Parquet"]
     print(f"\n{rows} rows of {options.size} B over {MEMBERS} members, {options.cores} cores, {options.rounds} rounds")
-    for name, taken in medians.items():
-        print(f"  {name:<24} {taken:8.2f} s   {rows / taken / 1e6:6.2f} M rows/s   {taken / ours:5.2f} x ours")
+    ours = median(wall for wall, _ in taken["motet audit, Parquet"])
+    for name, both in taken.items():
+        wall, spent = median(wall for wall, _ in both), median(spent for _, spent in both)
+        print(
+            f"  {name:<24} {wall:8.2f} s   {rows / wall / 1e6:6.2f} M rows/s   {wall / ours:5.2f} x ours   "
+            f"{spent / rows * 1e6:6.3f} processor s per M rows"
+        )
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=10_000_000, help="of all members; 100 M needs 15 GB of disk")
+    parser.add_argument("--rows", type=int, default=100_000_000, help="of all members; 100 M need 12 GB of disk")
     parser.add_argument("--size", type=int, default=100, help="bytes of a payload")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--journals", action="store_true")
     parser.add_argument("--data", default="/tmp/motet-spark-audit")

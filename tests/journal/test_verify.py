@@ -1,5 +1,6 @@
 """`verify` finds whatever is not as it was written, and says where."""
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -7,13 +8,14 @@ from random import Random
 import pytest
 
 from motet.errors import JournalError
-from motet.journal import Fsync, JournalConfig
+from motet.journal import Fsync, Journal, JournalConfig
+from motet.journal.owner import MOST_PAST, Owner, in_full
 from motet.journal.records import FRAME_HEAD_BYTES
 from motet.journal.scan import Scan
-from motet.journal.synthetic import write_journal
+from motet.journal.synthetic import members_of, write_journal
 from motet.journal.verify import verify
 from motet.sim.disk import SimDisk
-from tests.journal.factory import GROUP, append_all, begun, view_of
+from tests.journal.factory import GROUP, A, B, append_all, begun, view_of
 
 HERE = Path("/journal")
 CONFIG = JournalConfig(fsync=Fsync.ALWAYS, segment_bytes=4096)
@@ -114,6 +116,30 @@ class _Bytes:
 
     def size(self) -> int:
         return len(self._data)
+
+
+def test_a_segment_of_another_member_is_found(tmp_path: Path) -> None:
+    """It fits in every other way: the members of a group have the same log."""
+    for number, name in enumerate(("a", "b")):
+        write_journal(tmp_path / name, GROUP, 400, payload_bytes=24, frame_bytes=256, member=number, config=CONFIG)
+    mine, theirs = (sorted((tmp_path / name).glob("*.seg"))[2] for name in ("a", "b"))
+    assert mine.name == theirs.name
+    mine.write_bytes(theirs.read_bytes())
+    flaw = verify(tmp_path / "a").flaw
+    assert flaw is not None
+    assert (flaw.segment, flaw.is_torn_tail) == (mine.name, False)
+    alice, bob = (in_full(member) for member in members_of(3)[:2])
+    assert flaw.reason == f"it was written by {bob}, and this is the journal of {alice}"
+    with pytest.raises(JournalError, match=f"does not belong here: it was written by {bob}"):
+        Journal.open(tmp_path / "a", GROUP, CONFIG)
+
+
+def test_lives_that_are_forgotten_are_known_by_their_name() -> None:
+    owner = Owner()
+    for incarnation in range(1, 3 + MOST_PAST):
+        owner = owner.taken_over(replace(A, incarnation=incarnation))
+    assert owner.flaw_of(replace(A, incarnation=1)) is None
+    assert owner.flaw_of(replace(B, incarnation=1)) is not None
 
 
 def test_what_is_no_journal(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,12 @@ import pytest
 from motet.errors import JournalError, JournalLockedError, MisuseError
 from motet.journal import Fsync, Journal, JournalConfig
 from motet.journal.reader import JournalReader
+from motet.journal.records import FILE_HEADER, MAGIC, STATE, STATE_1, Head, Kind, parse_head, record_bytes
+from motet.journal.scan import FIRST_RECORD_AT
+from motet.journal.verify import verify
 from motet.membership.primary import PrimaryRecord
-from tests.journal.factory import GROUP, V1, A, B, C, Scribe, append_all, begun, text_of, view_of
+from motet.wire.fields import Reader
+from tests.journal.factory import GROUP, NEVER, V1, A, B, C, Scribe, append_all, begun, text_of, view_of
 
 
 def payloads(directory: Path) -> list[bytes]:
@@ -63,6 +68,31 @@ def test_segments_follow_one_another(tmp_path: Path) -> None:
     again = Journal.open(tmp_path, GROUP, config)
     assert (again.position, again.stable, again.chain) == (600, 600, chain)
     again.close()
+
+
+def test_a_journal_of_version_1_goes_on(tmp_path: Path) -> None:
+    """Its segments do not say whose they are; those that follow do."""
+    journal, scribe = begun(tmp_path, NEVER)
+    append_all(journal, scribe.many(30))
+    journal.close()
+    (segment,) = sorted(tmp_path.glob("*.seg"))
+    segment.write_bytes(as_version_1(segment.read_bytes()))
+    journal = Journal.open(tmp_path, GROUP, replace(NEVER, segment_bytes=4096))
+    journal.begin(A)
+    append_all(journal, scribe.many(200))
+    journal.close()
+    assert [one.opening.state.owner for one in journal.segments][:2] == [None, A]
+    assert verify(tmp_path).is_good
+
+
+def as_version_1(data: bytes) -> bytes:
+    """Only the opening of a segment was another."""
+    head = parse_head(data, FIRST_RECORD_AT)
+    assert isinstance(head, Head)
+    state = STATE.read(Reader(data[FIRST_RECORD_AT + head.head_bytes :][: head.body_bytes]))
+    body = STATE_1.write(state)
+    opening = record_bytes(Kind.STATE, body, 0, head.at, head.chain, head.position)
+    return FILE_HEADER.pack(MAGIC, 1, 0) + opening + data[FIRST_RECORD_AT + head.size :]
 
 
 def test_only_one_writer(tmp_path: Path) -> None:
@@ -121,3 +151,15 @@ def test_frames_of_a_message_that_a_view_cut_short_do_not_count(tmp_path: Path) 
 def test_writing_needs_no_pyarrow() -> None:
     code = "import sys, motet.journal; sys.exit('pyarrow' in sys.modules or 'numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_journal_that_lost_the_file_of_its_owner_still_opens(tmp_path: Path) -> None:
+    journal, scribe = begun(tmp_path, NEVER)
+    append_all(journal, scribe.many(30))
+    journal.close()
+    (tmp_path / "member").unlink()
+    for owner in (B, C):
+        journal = Journal.open(tmp_path, GROUP, NEVER)
+        journal.begin(owner)
+        journal.close()
+    assert journal.past == (A.incarnation, B.incarnation)

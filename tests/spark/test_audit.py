@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,12 +10,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from motet.journal import Fsync, JournalConfig
+from motet.journal.owner import in_full
+from motet.journal.reader import JournalReader
 from motet.journal.synthetic import write_journal
 from motet.spark.audit import run_audit
 from motet.spark.verdict import Finding, Verdict, to_text
 from tests.spark import forge
 
 ROWS, VIEWS = 3_000, 3
+SEGMENT_BYTES = 40 << 10
 NAMES = ("alice", "bob", "carol")
 Journals = dict[str, Path]
 
@@ -22,14 +26,15 @@ Journals = dict[str, Path]
 @pytest.fixture
 def journals(tmp_path: Path) -> Journals:
     """Three members; their segments begin at different positions, and frames have about eight messages."""
-    paths = {}
-    for member, name in enumerate(NAMES):
-        paths[name] = tmp_path / name
-        config = JournalConfig(fsync=Fsync.NEVER, segment_bytes=(40 + 9 * member) << 10)
-        write_journal(
-            paths[name], "orders", ROWS, member=member, views=VIEWS, payload_bytes=24, frame_bytes=256, config=config
-        )
+    paths = {name: tmp_path / name for name in NAMES}
+    for member, path in enumerate(paths.values()):
+        write(path, member, SEGMENT_BYTES + (9 * member << 10))
     return paths
+
+
+def write(path: Path, member: int, segment_bytes: int) -> None:
+    config = JournalConfig(fsync=Fsync.NEVER, segment_bytes=segment_bytes)
+    write_journal(path, "orders", ROWS, member=member, views=VIEWS, payload_bytes=24, frame_bytes=256, config=config)
 
 
 def audit(spark: SparkSession, journals: Journals) -> Verdict:
@@ -127,6 +132,22 @@ def test_one_message_doubled_or_dropped_and_everything_behind_it_renumbered(
 
 
 def test_two_members_segments_swapped(spark: SparkSession, journals: Journals) -> None:
+    """Segments of one layout have the same rows at the same places: only what they say of themselves tells."""
+    shutil.rmtree(journals["carol"])
+    write(journals["carol"], NAMES.index("carol"), SEGMENT_BYTES)
+    forge.swap_segments(journals["alice"], journals["carol"], 1)
+    writers = {name: in_full(owner) for name in NAMES if (owner := JournalReader(journals[name]).owner)}
+    verdict = audit(spark, journals)
+    for name, other in (("alice", "carol"), ("carol", "alice")):
+        segment = sorted(journals[name].glob("*.seg"))[1]
+        finding = named(verdict, "integrity", name, int(segment.stem))
+        assert (finding.kind, finding.where) == ("foreign segment", str(segment))
+        assert finding.expected == f"a segment that {writers[name]} wrote"
+        assert finding.found == f"one that {writers[other]} wrote"
+    assert len(verdict.findings) == 2, to_text(verdict)
+
+
+def test_segments_of_another_layout_swapped(spark: SparkSession, journals: Journals) -> None:
     forge.swap_segments(journals["alice"], journals["bob"], 1)
     verdict = audit(spark, journals)
     for name in ("alice", "bob"):

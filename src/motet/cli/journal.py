@@ -66,7 +66,7 @@ def _tell(verdict: Verdict, directory: Path) -> None:
         f"{verdict.frames:,} frames, {verdict.views} views, {verdict.size:,} bytes; chain {verdict.chain}"
     )
     if verdict.flaw is None:
-        typer.echo("good: every checksum, the chain, no gap")
+        typer.echo("good: every checksum, the chain, no gap, whose segments these are")
         return
     typer.echo(f"BAD: {verdict.flaw}")
     if verdict.flaw.is_torn_tail:

@@ -21,6 +21,12 @@ from motet.wire.body import HEADER, LENGTH_BYTES, Port
 
 MOST_BATCH_BYTES = 64 << 20  # of payload; offsets of an Arrow column have 31 bits
 _Ints = NDArray[np.int64]
+_ENCODED_SCHEMA = pa.schema(
+    [
+        one.with_type(pa.dictionary(pa.int32(), pa.string())) if one.name in ("view", "sender") else one
+        for one in LOG_SCHEMA
+    ]
+)
 
 
 @dataclass(slots=True)
@@ -75,7 +81,8 @@ class Batch:
         fits = self.rows + piece.rows <= batch_rows and self.size + len(piece.payload) <= MOST_BATCH_BYTES
         return fits or not self.pieces
 
-    def build(self, senders: dict[int, bytes]) -> pa.RecordBatch:
+    def build(self, senders: dict[int, bytes], *, is_encoded: bool = False) -> pa.RecordBatch:
+        """With `is_encoded` view and sender are dictionaries, for whoever looks at them once per frame."""
         pieces = self.pieces
         heads = [piece.head for piece in pieces]
         counts = np.fromiter((piece.rows for piece in pieces), np.int64, len(pieces))
@@ -84,19 +91,20 @@ class Batch:
         def repeated(values: list[int], divisor: int = 1) -> _Ints:
             return np.repeat(np.array(values, np.int64) // divisor, counts)
 
+        texts = _encoded_texts if is_encoded else _texts
         key, payload = _key_and_payload(pieces, self.rows)
         columns = [
             _integers(np.arange(first, first + self.rows, dtype=np.int64)),
             _integers(repeated([head.view_number for head in heads])),
-            _texts([f"{head.view_number}@{head.view_creator:016x}".encode() for head in heads], counts),
-            _texts([senders.get(head.sender) or b"?#%016x" % head.sender for head in heads], counts),
+            texts([f"{head.view_number}@{head.view_creator:016x}".encode() for head in heads], counts),
+            texts([senders.get(head.sender) or b"?#%016x" % head.sender for head in heads], counts),
             _integers(repeated([head.seqno for head in heads])),
             _integers(repeated([head.sent_at for head in heads], 1000), TIMESTAMP),
             _integers(repeated([head.at for head in heads], 1000), TIMESTAMP),
             key,
             payload,
         ]
-        return pa.RecordBatch.from_arrays(columns, schema=LOG_SCHEMA)
+        return pa.RecordBatch.from_arrays(columns, schema=_ENCODED_SCHEMA if is_encoded else LOG_SCHEMA)
 
 
 def _integers(values: _Ints, kind: pa.DataType | None = None) -> pa.Array:
@@ -114,6 +122,13 @@ def _texts(texts: Sequence[bytes], counts: _Ints) -> pa.Array:
     lengths = np.repeat(np.fromiter(map(len, texts), np.int32, len(texts)), counts)
     data = b"".join(text * count for text, count in zip(texts, counts.tolist(), strict=True))
     return _variable(pa.string(), _offsets(lengths), data)
+
+
+def _encoded_texts(texts: Sequence[bytes], counts: _Ints) -> pa.Array:
+    codes: dict[bytes, int] = {}
+    indices = np.fromiter((codes.setdefault(text, len(codes)) for text in texts), np.int32, len(texts))
+    dictionary = pa.array([text.decode() for text in codes], pa.string())
+    return pa.DictionaryArray.from_arrays(np.repeat(indices, counts), dictionary)
 
 
 def _variable(kind: pa.DataType, offsets: NDArray[np.int32], data: bytes) -> pa.Array:

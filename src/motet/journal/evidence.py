@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from motet.core.identity import Address
 from motet.core.view import ViewId
 from motet.errors import JournalError
 from motet.journal import owner
@@ -72,6 +71,7 @@ class Facts:
     size: int = 0
     chain_before: str = ""  # the chained hash that it goes on from
     chain: str = ""  # and at its end
+    owner: str = ""  # who wrote it, as senders are written; empty where it does not say
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -142,10 +142,11 @@ class SegmentWalk(JournalReader):
         self._position = opening.head.position - 1
         self.facts.address = state.address
         self.facts.chain_before = opening.head.chain.hex()
+        self.facts.owner = owner.in_full(state.owner) if state.owner is not None else ""
         if state.view is not None:
             self._learn(state.view)
             self._view = _view_text(state.view.id)
-            names = tuple(_sender(member) for member in state.view.members)
+            names = tuple(owner.in_full(member) for member in state.view.members)
             self.facts.views.append(
                 ViewFact(
                     self._view, state.epoch.number, self._position, names, opening.head.at // 1000, is_repeated=True
@@ -199,13 +200,13 @@ class SegmentWalk(JournalReader):
             if piece is None:
                 continue
             if batch.pieces and (piece.first != due or not batch.has_room(piece, BATCH_ROWS)):
-                yield batch.build(self._senders)  # which numbers its rows from the first one on
+                yield batch.build(self._senders, is_encoded=True)  # which numbers its rows from the first one on
                 batch = Batch()
             batch.add(piece)
             due = piece.first + piece.rows
             self._position = due - 1
         if batch.pieces:
-            yield batch.build(self._senders)
+            yield batch.build(self._senders, is_encoded=True)
 
     def _taken(self, found: Found, names: list[str], begun: dict[int, list[bytes]]) -> Piece | None:
         try:
@@ -221,7 +222,7 @@ class SegmentWalk(JournalReader):
     def _enter(self, found: Found) -> None:
         view, epoch, _ = VIEW_FIELDS.read(Reader(bytes(found.body)))
         self._view = _view_text(view.id)
-        names = tuple(_sender(member) for member in view.members)
+        names = tuple(owner.in_full(member) for member in view.members)
         self.facts.views.append(
             ViewFact(self._view, epoch.number, found.head.position - 1, names, found.head.at // 1000, view.is_primary)
         )
@@ -235,7 +236,3 @@ class SegmentWalk(JournalReader):
 
 def _view_text(view: ViewId) -> str:
     return f"{view.number}@{view.creator:016x}"
-
-
-def _sender(member: Address) -> str:
-    return f"{member.name}#{member.incarnation:016x}"

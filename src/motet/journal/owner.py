@@ -12,7 +12,7 @@ from pathlib import Path
 from motet.core.identity import Address
 from motet.errors import JournalCorruptError
 from motet.journal.disk import Disk
-from motet.journal.records import FILE_HEADER, MAGIC, START_OF_CHAIN, VERSION, Kind, record_bytes
+from motet.journal.records import FILE_HEADER, MAGIC, READABLE, START_OF_CHAIN, VERSION, Kind, record_bytes
 from motet.journal.scan import FIRST_RECORD_AT, Scan
 from motet.membership.primary import PrimaryRecord
 from motet.wire.fields import ADDRESS, U64, VIEW, Field, MalformedError, Reader, checked, listed, optional
@@ -37,10 +37,26 @@ class Owner:
         past = tuple(one for one in (*self.past, *before) if one != address.incarnation)
         return replace(self, address=address, past=past[-MOST_PAST:])
 
+    def flaw_of(self, writer: Address | None) -> str | None:
+        """Why a segment that says who wrote it is not this journal's. Lives that are forgotten count by their name."""
+        if writer is None or self.address is None or writer.incarnation in (*self.past, self.address.incarnation):
+            return None
+        if len(self.past) >= MOST_PAST and writer.name == self.address.name:
+            return None
+        return f"it was written by {in_full(writer)}, and this is the journal of {in_full(self.address)}"
+
+
+def in_full(member: Address) -> str:
+    """As senders are written in the log."""
+    return f"{member.name}#{member.incarnation:016x}"
+
 
 OWNER: Field[Owner] = checked(
     Owner, lambda o: (o.address, o.past, o.record, o.stable), optional(ADDRESS), listed(U64), PRIMARY_RECORD, U64
 )
+
+
+_HEADERS = tuple(FILE_HEADER.pack(MAGIC, version, 0) for version in READABLE)
 
 
 def save(owner: Owner, directory: Path, disk: Disk, *, is_synced: bool) -> None:
@@ -68,7 +84,7 @@ def load(directory: Path, disk: Disk) -> Owner:
         header = file.read(0, FILE_HEADER.size)
     finally:
         file.close()
-    if found is None or found.head.kind != Kind.MEMBER or header != FILE_HEADER.pack(MAGIC, VERSION, 0):
+    if found is None or found.head.kind != Kind.MEMBER or header not in _HEADERS:
         raise JournalCorruptError(NAME, 0, 0, scan.flaw or "it does not say whose journal this is")
     try:
         return OWNER.read(Reader(bytes(found.body)))

@@ -25,11 +25,12 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from motet.core.identity import Address
 from motet.core.view import View, ViewId
-from motet.wire.fields import BYTES, PAIRS, TEXT, U64, VIEW, VIEW_ID, Field, checked, listed, optional
+from motet.wire.fields import ADDRESS, BYTES, PAIRS, TEXT, U64, VIEW, VIEW_ID, Field, checked, listed, optional
 
 FILE_HEADER = Struct("<8sII")
 MAGIC = b"motetlog"
-VERSION = 1
+VERSION = 2
+READABLE = (1, 2)  # a segment of version 1 does not say whose it is
 ALIGNMENT = 8
 MOST_BODY_BYTES = 16 << 20  # a frame has 65 507 bytes at most; the state of a group of thousands fits, too
 CHAIN_BYTES = 16
@@ -131,6 +132,7 @@ class State:
     view: View | None
     producers: tuple[tuple[int, int], ...]
     begun: tuple[tuple[int, bytes], ...]  # messages of which only fragments came yet: sender, and their hash
+    owner: Address | None = None  # the process that began the segment
 
 
 # Bytes of records
@@ -208,10 +210,14 @@ BEGUN: Field[tuple[int, bytes]] = checked(lambda *two: two, lambda two: two, U64
 VIEW_FIELDS: Field[tuple[View, ViewId, tuple[tuple[int, int], ...]]] = checked(
     lambda *three: three, lambda three: three, VIEW, VIEW_ID, PAIRS
 )
+_STATE_1 = (TEXT, U64, U64, VIEW_ID, optional(VIEW), PAIRS, listed(BEGUN))
+STATE_1: Field[State] = checked(
+    State, lambda s: (s.group, s.address, s.stable, s.epoch, s.view, s.producers, s.begun), *_STATE_1
+)
 STATE: Field[State] = checked(
     State,
-    lambda s: (s.group, s.address, s.stable, s.epoch, s.view, s.producers, s.begun),
-    *(TEXT, U64, U64, VIEW_ID, optional(VIEW), PAIRS, listed(BEGUN)),
+    lambda s: (s.group, s.address, s.stable, s.epoch, s.view, s.producers, s.begun, s.owner),
+    *(*_STATE_1, optional(ADDRESS)),
 )
 
 

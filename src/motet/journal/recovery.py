@@ -13,6 +13,7 @@ from pathlib import Path
 
 from motet.errors import JournalCorruptError, JournalError
 from motet.journal.disk import Disk
+from motet.journal.owner import Owner
 from motet.journal.records import FILE_HEADER
 from motet.journal.scan import Opening, Scan, read_opening, whole_heads
 from motet.journal.segments import Index, Segment, name_of, note, segment_names
@@ -56,7 +57,7 @@ class _Flaw:
     reason: str
 
 
-def recover(directory: Path, group: str, disk: Disk, index_bytes: int) -> Recovered:
+def recover(directory: Path, group: str, owner: Owner, disk: Disk, index_bytes: int) -> Recovered:
     _finish_restart(directory, disk)
     names = segment_names(disk.names(directory))
     segments, flaw = _openings(directory, names, disk)
@@ -65,6 +66,11 @@ def recover(directory: Path, group: str, disk: Disk, index_bytes: int) -> Recove
             raise JournalError(
                 f"{directory} is the journal of group {segment.opening.state.group!r}, not of {group!r}; give each "
                 f"group a directory of its own"
+            )
+        if (reason := owner.flaw_of(segment.opening.state.owner)) is not None:
+            raise JournalError(
+                f"{segment.path} does not belong here: {reason}. Somebody exchanged files: put the right one back, or "
+                f"take the directory away and let the member fetch the log from the others"
             )
     state = LogState(group)
     if segments:

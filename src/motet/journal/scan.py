@@ -14,9 +14,10 @@ from motet.journal.records import (
     HEAD_BYTES,
     INCOMPLETE,
     MAGIC,
+    READABLE,
     SHARED_AT,
     STATE,
-    VERSION,
+    STATE_1,
     Head,
     Kind,
     State,
@@ -129,8 +130,8 @@ def read_opening(file: Readable) -> Opening | str:
     magic, version, zero = FILE_HEADER.unpack(header)
     if magic != MAGIC or zero:
         return "the file does not begin like a segment"
-    if version != VERSION:
-        return f"a segment of version {version}; this program knows {VERSION}"
+    if version not in READABLE:
+        return f"a segment of version {version}, and this program reads up to {READABLE[-1]}: a newer one wrote it"
     scan = Scan(file, FIRST_RECORD_AT, window=64 << 10)
     found = next(iter(scan), None)
     if found is None:
@@ -138,7 +139,7 @@ def read_opening(file: Readable) -> Opening | str:
     if found.head.kind != Kind.STATE:
         return "the first record does not say what came before"
     try:
-        state = STATE.read(Reader(bytes(found.body)))
+        state = (STATE_1 if version == 1 else STATE).read(Reader(bytes(found.body)))
     except MalformedError as error:
         return f"the first record cannot be read: {error}"
     return Opening(found.head, state, found.offset + found.head.size)

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from motet.core.identity import Address
 from motet.journal.disk import Disk, File
 from motet.journal.records import FILE_HEADER, MAGIC, STATE, VERSION, Head, Kind, parse_head, record_bytes
 from motet.journal.scan import FIRST_RECORD_AT, Found, Opening, Scan
@@ -64,9 +65,11 @@ class Segment:
         return not self.opening.state.begun
 
 
-def create(directory: Path, state: LogState, address: int, disk: Disk, name: str | None = None) -> tuple[Segment, File]:
-    """A new segment that goes on from `state`."""
-    summary = state.summary(address)
+def create(
+    directory: Path, state: LogState, address: int, owner: Address | None, disk: Disk, name: str | None = None
+) -> tuple[Segment, File]:
+    """A new segment of `owner` that goes on from `state`."""
+    summary = state.summary(address, owner)
     body = STATE.write(summary)
     record = record_bytes(Kind.STATE, body, state.synced, state.last_at, state.chain.value, state.position + 1)
     path = directory / (name or name_of(state.position + 1))

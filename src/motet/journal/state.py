@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from motet.core.identity import Address
 from motet.core.view import NO_VIEW, View, ViewId
 from motet.journal.records import VIEW_FIELDS, Chain, Head, Kind, State
 from motet.wire.fields import U64, MalformedError, Reader
@@ -42,10 +43,10 @@ class LogState:
             last_at=head.at,
         )
 
-    def summary(self, address: int) -> State:
+    def summary(self, address: int, owner: Address | None) -> State:
         begun = tuple(sorted(self.chain.begun.items()))
         producers = tuple(self.producers.items())
-        return State(self.group, address, self.stable, self.epoch, self.view, producers, begun)
+        return State(self.group, address, self.stable, self.epoch, self.view, producers, begun, owner)
 
     @property
     def view_id(self) -> ViewId:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from motet.core.identity import Address
 from motet.journal.config import Fsync, JournalConfig
 from motet.journal.disk import Buffer, Disk, File
 from motet.journal.records import Head, Kind
@@ -34,9 +35,16 @@ class Unsynced(NamedTuple):
 
 class Store:
     def __init__(
-        self, directory: Path, config: JournalConfig, disk: Disk, segments: list[Segment], state: LogState
+        self,
+        directory: Path,
+        config: JournalConfig,
+        disk: Disk,
+        segments: list[Segment],
+        state: LogState,
+        owner: Address | None,
     ) -> None:
         self.segments = segments
+        self.owner = owner  # whose segments are begun from now on
         self._directory = directory
         self._config = config
         self._disk = disk
@@ -77,7 +85,7 @@ class Store:
         self._file = self._begin_segment(state, self.end)
 
     def _begin_segment(self, state: LogState, address: int) -> File:
-        segment, file = create(self._directory, state, address, self._disk)
+        segment, file = create(self._directory, state, address, self.owner, self._disk)
         segment.index = Index(step=self._config.index_bytes)
         self.segments.append(segment)
         self._created += 1
@@ -99,6 +107,10 @@ class Store:
         for file in unsynced.complete:
             self._complete.remove(file)
             file.close()
+
+    def is_unused(self, state: LogState) -> bool:
+        """Nothing was ever appended."""
+        return len(self.segments) == 1 and self.last.base == state.position and state.view is None
 
     def close(self) -> None:
         for file in (*self._complete, self._file):
@@ -157,7 +169,7 @@ class Store:
     def restart(self, state: LogState) -> None:
         """Nothing stays; the log begins anew from `state`. The new first segment is complete before the old ones go."""
         self.close()
-        segment, self._file = create(self._directory, state, 0, self._disk, RESTART)
+        segment, self._file = create(self._directory, state, 0, self.owner, self._disk, RESTART)
         self._file.sync()
         self._disk.sync_directory(self._directory)
         finish_restart(self._directory, state.position + 1, self._disk)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from motet.errors import JournalCorruptError, JournalError
 from motet.journal.disk import Disk, RealDisk
-from motet.journal.owner import NAME, load
+from motet.journal.owner import NAME, Owner, load
 from motet.journal.records import Kind
 from motet.journal.scan import Found, Opening, Scan, read_opening, whole_heads
 from motet.journal.segments import segment_names
@@ -72,9 +72,12 @@ class _Verifier:
         self._verdict = Verdict()
         self._state: LogState | None = None
         self._end = 0  # address behind the last segment that was read
+        self._owner, self._owner_flaw = Owner(), ""
+        self._is_foreign = False  # the flaw is that a segment is another journal's
 
     def run(self) -> Verdict:
         names = self._names()
+        self._learn_owner()
         sizes = [self._size_of(name) for name in names]
         total = sum(sizes)
         for name in names:
@@ -84,6 +87,12 @@ class _Verifier:
                 break
         self._finish()
         return self._verdict
+
+    def _learn_owner(self) -> None:
+        try:
+            self._owner = load(self._directory, self._disk)
+        except JournalCorruptError as error:
+            self._owner_flaw = error.reason
 
     def _names(self) -> list[str]:
         try:
@@ -128,6 +137,9 @@ class _Verifier:
         head, state = opening.head, opening.state
         if name != f"{head.position:020}.seg":
             return f"it begins at position {head.position}, which is not what its name says"
+        if (reason := self._owner.flaw_of(state.owner)) is not None:
+            self._is_foreign = True
+            return reason
         self._verdict.records += 1
         if self._state is None:
             self._state = LogState.begin(state, head)
@@ -174,7 +186,7 @@ class _Verifier:
             start = flaw.offset if name == flaw.segment else 0
             proven = max(proven, *(head.synced for head in whole_heads(file.read(start, file.size()), start)), 0)
             file.close()
-        is_torn = proven <= self._end + flaw.offset
+        is_torn = proven <= self._end + flaw.offset and not self._is_foreign
         self._verdict.flaw = Flaw(flaw.segment, flaw.offset, flaw.position, flaw.reason, is_torn)
 
     def _finish(self) -> None:
@@ -182,7 +194,5 @@ class _Verifier:
         if state is not None:
             verdict.last, verdict.stable, verdict.epoch = state.position, state.stable, state.epoch.number
             verdict.chain = state.chain.value.hex()
-        try:
-            load(self._directory, self._disk)
-        except JournalCorruptError as error:
-            verdict.flaw = verdict.flaw or Flaw(NAME, 0, verdict.last, error.reason, is_torn_tail=False)
+        if self._owner_flaw:
+            verdict.flaw = verdict.flaw or Flaw(NAME, 0, verdict.last, self._owner_flaw, is_torn_tail=False)

@@ -48,14 +48,16 @@ LOCK = "lock"
 class Journal:
     """Made by `Journal.open`."""
 
-    def __init__(self, directory: Path, config: JournalConfig, disk: Disk, recovered: Recovered) -> None:
+    def __init__(
+        self, directory: Path, config: JournalConfig, disk: Disk, recovered: Recovered, owner: owners.Owner
+    ) -> None:
         self.directory = directory
         self.config = config
         self.recovery = recovered.recovery
         self._disk = disk
         self._state = recovered.state
-        self._owner = owners.load(directory, disk)
-        self._store = Store(directory, config, disk, recovered.segments, recovered.state)
+        self._owner = owner
+        self._store = Store(directory, config, disk, recovered.segments, recovered.state, owner.address)
         self._durable = 0
         self._failure: JournalError | None = None
         self._release: Callable[[], None] = lambda: None
@@ -79,7 +81,8 @@ class Journal:
         except OSError as error:
             raise in_words(error, "opening the journal", path) from error
         try:
-            journal = cls(path, config, disk, recover(path, group, disk, config.index_bytes))
+            owner = owners.load(path, disk)
+            journal = cls(path, config, disk, recover(path, group, owner, disk, config.index_bytes), owner)
             journal.mark_stable(journal._owner.stable)  # a rollback that was cut short had noted it there
             journal.sync()
         except BaseException as error:
@@ -164,8 +167,19 @@ class Journal:
 
     def begin(self, local: Address) -> None:
         """A new life of the process takes the journal over. On disk when it returns."""
-        with self._writing("begin"):
-            self._save(self._owner.taken_over(local))
+        with self._syncing, self._writing("begin"):
+            self._save(self._known_owner().taken_over(local))
+            self._store.owner = local
+            if self._store.is_unused(self._state) and self._store.last.opening.state.owner is None:
+                self._store.restart(self._state)  # so that the first segment says whose it is, too
+
+    def _known_owner(self) -> owners.Owner:
+        """Where the file that tells it was lost, whoever wrote the segments."""
+        if self._owner.address is not None:
+            return self._owner
+        writers = [segment.opening.state.owner for segment in self._store.segments]
+        past = dict.fromkeys(writer.incarnation for writer in writers if writer is not None)
+        return replace(self._owner, past=tuple(past))
 
     def remember(self, record: PrimaryRecord) -> None:
         """Call before anybody is told of what is in `record`. On disk when it returns."""

@@ -94,7 +94,7 @@ def run_audit(spark: SparkSession, directories: Sequence[str], *, with_times: bo
     members, unusable = find_members(directories)
     if not any(member.pieces for member in members):
         raise UnusableInputError("; ".join(unusable) or f"nothing to audit in {', '.join(directories)}: no rows")
-    cells = cells_of(spark, members, cuts_of(members), with_times).persist()
+    cells = cells_of(spark, members, cuts_of(members), with_times=with_times).persist()
     try:
         cells.count()  # in all tasks at once; what follows is small, and quicker in one partition than shuffled
         cells.coalesce(1).createOrReplaceTempView("cells")

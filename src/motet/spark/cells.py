@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from secrets import token_bytes
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ import pyarrow as pa
 from motet.errors import MotetError
 from motet.journal.evidence import Facts
 from motet.spark.compare import Difference, Neighbour, differences
+from motet.spark.digests import KEY_BYTES
 from motet.spark.inputs import SEGMENT, MemberInput, Piece, cuts_within, read_piece, read_positions
 from motet.spark.kernels import summaries
 
@@ -42,13 +44,23 @@ _CELLS = pa.schema(
 )  # fmt: skip
 
 
-def cells_of(spark: SparkSession, members: Sequence[MemberInput], cuts: Sequence[int], with_times: bool) -> DataFrame:
+def cells_of(
+    spark: SparkSession,
+    members: Sequence[MemberInput],
+    cuts: Sequence[int],
+    *,
+    key: bytes | None = None,
+    with_times: bool = False,
+) -> DataFrame:
+    """A line for each cell of each member. Digests can be compared with those that were made with the same `key`; one
+    that is drawn here is known to nobody else."""
+    key = key or token_bytes(KEY_BYTES)
     pieces = [(piece, cuts_within(cuts, piece)) for member in members for piece in member.pieces]
     pieces.sort(key=lambda one: -one[0].rows)
 
     def work(number: int) -> Iterator[pa.RecordBatch]:
         for piece, its_cuts in shares[number]:
-            yield _sum_up(piece, its_cuts, with_times)
+            yield _sum_up(piece, its_cuts, key, with_times)
 
     shares = dealt(pieces, spark.sparkContext.defaultParallelism * TASKS_PER_CORE)
     return in_tasks(spark, len(shares), work, CELLS_DDL)
@@ -71,13 +83,14 @@ def in_tasks(spark: SparkSession, count: int, work: Callable[[int], Iterator[pa.
     return spark.range(0, count, 1, count).mapInArrow(each, ddl)
 
 
-def _sum_up(piece: Piece, cuts: Sequence[int], with_times: bool) -> pa.RecordBatch:
+def _sum_up(piece: Piece, cuts: Sequence[int], key: bytes, with_times: bool) -> pa.RecordBatch:
     """All cells of a piece; then a line of what a segment has beside its rows, and of what cannot be read at all."""
     lines: list[dict[str, Any]] = []
     facts = Facts()
     reached = piece.first - 1
     try:
-        for cell in summaries(read_piece(piece, facts), cuts, with_times=with_times):
+        batches = read_piece(piece, facts, with_times=with_times)
+        for cell in summaries(batches, cuts, key=key, with_times=with_times):
             lines.append(
                 {"member": piece.member, "path": piece.path, "first": cell.first, "last": cell.last, "rows": cell.rows}
                 | {"digest": cell.digest, "faults": [fault._asdict() for fault in cell.faults]}

@@ -11,12 +11,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from secrets import token_bytes
 from typing import TYPE_CHECKING, Any
 
 from motet.errors import MotetError
 from motet.journal.evidence import ViewFact
 from motet.journal.reader import JournalReader
 from motet.spark.cells import Suspect, cells_of, compare_cells
+from motet.spark.digests import KEY_BYTES
 from motet.spark.guarantees import INTEGRITY, STABILITY
 from motet.spark.inputs import RANGE, MemberInput, Piece, UnusableInputError, find_members
 from motet.spark.kernels import stream_fault
@@ -101,7 +103,7 @@ class LiveAudit:
         if not pieces:
             return
         cuts = range(min(piece.first for piece in pieces), max(piece.last for piece in pieces) + 2, CELL)
-        rows = cells_of(self._spark, members, cuts, with_times=False).collect()
+        rows = cells_of(self._spark, members, cuts, key=self._state.key).collect()
         for row in sorted(rows, key=lambda row: (row["first"], row["member"])):
             yield from self._of_cell(row, members)
         yield from self._compare(members)
@@ -152,21 +154,23 @@ class LiveAudit:
 class _State:
     """What is known of each member, and digests of cells that not all of them have passed."""
 
-    def __init__(self, members: dict[str, dict[str, Any]], cells: dict[int, dict[str, str]]) -> None:
+    def __init__(self, members: dict[str, dict[str, Any]], cells: dict[int, dict[str, str]], key: bytes) -> None:
+        self.key = key  # of the digests
         self._by_name = members
         self.cells = cells
 
     @classmethod
     def load(cls, path: Path) -> _State:
         if not path.exists():
-            return cls({}, {})
+            return cls({}, {}, token_bytes(KEY_BYTES))
         fields = json.loads(path.read_text())
-        return cls(fields["members"], {int(first): held for first, held in fields["cells"].items()})
+        cells = {int(first): held for first, held in fields["cells"].items()}
+        return cls(fields["members"], cells, bytes.fromhex(fields["key"]))
 
     def save(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh = path.with_suffix(".new")
-        fresh.write_text(json.dumps({"members": self._by_name, "cells": self.cells}))
+        fresh.write_text(json.dumps({"key": self.key.hex(), "members": self._by_name, "cells": self.cells}))
         fresh.replace(path)
 
     def member(self, name: str) -> dict[str, Any]:

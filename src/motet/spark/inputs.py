@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,6 +24,7 @@ SEGMENTS, PARQUET = "*.seg", "*.parquet"
 SNAPSHOT_FILES = "snapshot-*.parquet"
 COLUMNS = ["position", "epoch", "view", "sender", "seqno", "sent_at", "delivered_at", "key", "payload"]
 _BATCH_ROWS = CHUNK
+_BATCH_BYTES = 128 << 20  # of a row group in memory at once: most are read whole, which is quickest
 SEGMENT, RANGE = -1, -2
 
 
@@ -206,10 +208,13 @@ def cuts_within(cuts: Sequence[int], piece: Piece) -> list[int]:
     return list(cuts[bisect_left(cuts, piece.first) : bisect_right(cuts, piece.last + 1)])
 
 
-def read_piece(piece: Piece, facts: Facts | None = None) -> Iterator[pa.RecordBatch]:
-    """The rows of a piece as they stand in it; what a segment says beside them is put into `facts`."""
+def read_piece(piece: Piece, facts: Facts | None = None, *, with_times: bool = False) -> Iterator[pa.RecordBatch]:
+    """The rows of a piece as they stand in it; what a segment says beside them is put into `facts`.
+
+    Times of delivery are not the same at all members, and few ask for them: without `with_times` they may be left out.
+    """
     if piece.row_group >= 0:
-        yield from _read_row_group(piece)
+        yield from _read_row_group(piece, [name for name in COLUMNS if with_times or name != "delivered_at"])
         return
     if piece.row_group == RANGE:
         yield from JournalReader(piece.path).read(piece.first, piece.last, _BATCH_ROWS)
@@ -229,6 +234,19 @@ def read_positions(piece: Piece, first: int, last: int) -> Iterator[pa.RecordBat
             yield picked
 
 
-def _read_row_group(piece: Piece) -> Iterator[pa.RecordBatch]:
-    with pq.ParquetFile(piece.path, read_dictionary=["view", "sender"], memory_map=True) as file:
-        yield from file.iter_batches(_BATCH_ROWS, row_groups=[piece.row_group], columns=COLUMNS, use_threads=False)
+def _read_row_group(piece: Piece, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    stat = Path(piece.path).stat()
+    meta = _metadata(piece.path, stat.st_mtime_ns, stat.st_size)
+    group = meta.row_group(piece.row_group)
+    with pq.ParquetFile(piece.path, metadata=meta, read_dictionary=["view", "sender"]) as file:
+        if group.total_byte_size <= _BATCH_BYTES:
+            yield from file.read_row_group(piece.row_group, columns, use_threads=False).to_batches()
+            return
+        rows = max(1024, group.num_rows * _BATCH_BYTES // group.total_byte_size)
+        yield from file.iter_batches(rows, row_groups=[piece.row_group], columns=columns, use_threads=False)
+
+
+@lru_cache(maxsize=16)
+def _metadata(path: str, _changed_at: int, _size: int) -> pq.FileMetaData:
+    """Of a file as it is now. A task reads many row groups of a few files, and this takes as long as a small one."""
+    return pq.read_metadata(path)

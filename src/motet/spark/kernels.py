@@ -6,21 +6,21 @@ their digests can be compared. A digest sees order and content: two cells have t
 at the same positions. What differs from member to member by nature, the time of delivery, is not in it.
 
 Everything here works on whole columns. Rows of one frame share view, sender, seqno and time of sending, so those are
-looked at once per *run* of rows, not once per row.
+looked at once per *run* of rows, not once per row: each batch is compared with itself, one row further on, and only
+where a run begins are values taken out of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
-from hashlib import blake2b, sha256
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from motet.spark.digests import Digest, lengths_and_bytes
 from motet.spark.guarantees import FIFO, INTEGRITY, NO_DUPLICATES, NO_GAPS, TOTAL_ORDER
 
 Ints = NDArray[np.int64]
@@ -29,6 +29,7 @@ CHUNK = 1 << 16
 MOST_FAULTS = 8  # told of one cell: the first ones matter
 BINS_PER_OCTAVE = 4
 LATENCY_BINS = 32 * BINS_PER_OCTAVE  # in microseconds: the last one begins after an hour
+ANY_KEY = bytes(16)
 
 
 class Fault(NamedTuple):
@@ -74,21 +75,6 @@ class CellSummary:
     seconds: list[Second]
 
 
-@dataclass(slots=True)
-class Columns:
-    """The rows of one cell, as far as they have come. Strings are codes into `Names`."""
-
-    position: list[Ints] = field(default_factory=list)
-    epoch: list[Ints] = field(default_factory=list)
-    view: list[Ints] = field(default_factory=list)
-    sender: list[Ints] = field(default_factory=list)
-    seqno: list[Ints] = field(default_factory=list)
-    sent_at: list[Ints] = field(default_factory=list)
-    delivered_at: list[Ints] = field(default_factory=list)
-    key: list[pa.Array] = field(default_factory=list)
-    payload: list[pa.Array] = field(default_factory=list)
-
-
 class Names:
     """Codes for the strings of a column: a dictionary that grows, however the batches are encoded."""
 
@@ -102,17 +88,49 @@ class Names:
             self.texts.append(text)
         return found
 
-    def codes(self, column: pa.Array) -> Ints:
-        encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-        table = np.array([self.code(text) for text in encoded.dictionary.to_pylist()], dtype=np.int64)
-        return table[encoded.indices.to_numpy()] if len(table) else np.zeros(0, np.int64)
+    def codes(self, dictionary: pa.Array) -> Ints:
+        return np.array([self.code(text) for text in dictionary.to_pylist()], dtype=np.int64)
+
+
+@dataclass(slots=True)
+class _Runs:
+    """Runs of rows that came in one frame."""
+
+    index: Ints  # of the first row in the cell
+    position: Ints
+    last_position: Ints
+    epoch: Ints
+    view: Ints  # a code into `Names`, as is the sender
+    sender: Ints
+    seqno: Ints
+    sent_at: Ints
+
+    @property
+    def contents(self) -> tuple[Ints, ...]:
+        return self.epoch, self.view, self.sender, self.seqno, self.sent_at
+
+
+@dataclass(slots=True)
+class _Part:
+    """The rows of one batch that fall into a cell."""
+
+    positions: Ints
+    is_ascending: bool
+    runs: _Runs
+    key: pa.Array
+    payload: pa.Array
+    sent_at: Ints
+    delivered_at: Ints | None
 
 
 def summaries(
-    batches: Iterable[pa.RecordBatch], cuts: Sequence[int], *, with_times: bool = False
+    batches: Iterable[pa.RecordBatch], cuts: Sequence[int], *, key: bytes = ANY_KEY, with_times: bool = False
 ) -> Iterator[CellSummary]:
-    """Summaries of the cells that the rows fall into, in the order of the rows. `cuts` ascend; the last is the end."""
-    gathering = _Gathering(np.asarray(cuts, dtype=np.int64), with_times)
+    """Summaries of the cells that the rows fall into, in the order of the rows. `cuts` ascend; the last is the end.
+
+    Digests can be compared with each other if they were made with the same `key`.
+    """
+    gathering = _Gathering(np.asarray(cuts, dtype=np.int64), key, with_times)
     for batch in batches:
         if batch.num_rows:
             yield from gathering.add(batch)
@@ -122,99 +140,137 @@ def summaries(
 class _Gathering:
     """Cuts batches into cells; a cell is summed up when a row of another cell comes."""
 
-    def __init__(self, cuts: Ints, with_times: bool) -> None:
+    def __init__(self, cuts: Ints, key: bytes, with_times: bool) -> None:
         self._cuts = cuts
+        self._key = key
         self._with_times = with_times
         self._views, self._senders = Names(), Names()
         self._cell: int | None = None
-        self._columns = Columns()
+        self._parts: list[_Part] = []
 
     def add(self, batch: pa.RecordBatch) -> Iterator[CellSummary]:
         positions = _ints(batch.column("position"))
-        cells = np.searchsorted(self._cuts, positions[[0, -1]], side="right") - 1
-        if cells[0] == cells[1] and (len(positions) < 2 or _is_ascending(positions)):
-            starts = [0]
-        else:
-            every = np.searchsorted(self._cuts, positions, side="right") - 1
-            starts = [0, *(np.flatnonzero(np.diff(every)) + 1).tolist()]
+        is_ascending = _is_ascending(positions)
+        starts = self._starts(positions, is_ascending)
         ends = [*starts[1:], len(positions)]
-        views, senders = self._views.codes(batch.column("view")), self._senders.codes(batch.column("sender"))
-        for start, end in zip(starts, ends, strict=True):
-            cell = int(np.searchsorted(self._cuts, positions[start], side="right")) - 1
+        runs = self._runs(batch, positions, starts)
+        first_runs = np.searchsorted(runs.index, starts).tolist()
+        end_runs = [*first_runs[1:], len(runs.index)]
+        for start, end, low, high in zip(starts, ends, first_runs, end_runs, strict=True):
+            cell = self._cell_of(positions[start])
             if cell != self._cell:
                 yield from self.finish()
                 self._cell = cell
-            self._keep(batch.slice(start, end - start), positions[start:end], views[start:end], senders[start:end])
+            self._parts.append(self._part(batch, positions, is_ascending, start, end, _slice(runs, low, high)))
 
-    def _keep(self, rows: pa.RecordBatch, positions: Ints, views: Ints, senders: Ints) -> None:
-        kept = self._columns
-        kept.position.append(positions)
-        kept.view.append(views)
-        kept.sender.append(senders)
-        kept.epoch.append(_ints(rows.column("epoch")))
-        kept.seqno.append(_ints(rows.column("seqno")))
-        kept.sent_at.append(_ints(rows.column("sent_at")))
-        kept.key.append(rows.column("key"))
-        kept.payload.append(rows.column("payload"))
-        if self._with_times:
-            kept.delivered_at.append(_ints(rows.column("delivered_at")))
+    def _cell_of(self, position: np.int64) -> int:
+        return int(np.searchsorted(self._cuts, position, side="right")) - 1
+
+    def _starts(self, positions: Ints, is_ascending: bool) -> list[int]:
+        """Indices of the rows that are in another cell than the row before."""
+        if is_ascending:
+            low, high = np.searchsorted(self._cuts, positions[[0, -1]], side="right")
+            return [0, *(self._cuts[low:high] - positions[0]).tolist()]
+        cells = np.searchsorted(self._cuts, positions, side="right")
+        return [0, *(np.flatnonzero(np.diff(cells)) + 1).tolist()]
+
+    def _runs(self, batch: pa.RecordBatch, positions: Ints, starts: list[int]) -> _Runs:
+        """Of the whole batch at once; a run also begins where a cell does."""
+        epoch, seqno, sent_at = (_ints(batch.column(name)) for name in ("epoch", "seqno", "sent_at"))
+        view, sender = _encoded(batch.column("view")), _encoded(batch.column("sender"))
+        columns = (epoch, view.indices.to_numpy(), sender.indices.to_numpy(), seqno, sent_at)
+        begins = np.zeros(len(positions), dtype=bool)
+        begins[starts] = True
+        for column in columns:
+            begins[1:] |= column[1:] != column[:-1]
+        index = np.flatnonzero(begins)
+        lasts = np.append(index[1:], len(positions)) - 1
+        views, senders = self._views.codes(view.dictionary), self._senders.codes(sender.dictionary)
+        codes = views[columns[1][index]], senders[columns[2][index]]
+        return _Runs(index, positions[index], positions[lasts], epoch[index], *codes, seqno[index], sent_at[index])
+
+    def _part(
+        self, batch: pa.RecordBatch, positions: Ints, is_ascending: bool, start: int, end: int, runs: _Runs
+    ) -> _Part:
+        runs.index = runs.index - start
+        return _Part(
+            positions[start:end],
+            is_ascending,
+            runs,
+            batch.column("key").slice(start, end - start),
+            batch.column("payload").slice(start, end - start),
+            _ints(batch.column("sent_at"))[start:end],
+            _ints(batch.column("delivered_at"))[start:end] if self._with_times else None,
+        )
 
     def finish(self) -> Iterator[CellSummary]:
         if self._cell is None:
             return
-        cell, columns = self._cell, self._columns
-        self._cell, self._columns = None, Columns()
+        cell, parts = self._cell, self._parts
+        self._cell, self._parts = None, []
         first = int(self._cuts[max(cell, 0)])
-        last = int(self._cuts[cell + 1]) - 1 if cell + 1 < len(self._cuts) else int(columns.position[-1].max())
-        yield _summed_up(first, last, columns, self._views.texts, self._senders.texts)
+        last = int(self._cuts[cell + 1]) - 1 if cell + 1 < len(self._cuts) else int(parts[-1].positions.max())
+        yield _summed_up(first, last, parts, Digest(self._key), self._views.texts, self._senders.texts)
 
 
-def _summed_up(first: int, last: int, columns: Columns, views: list[str], senders: list[str]) -> CellSummary:
-    positions = np.concatenate(columns.position)
-    runs = _runs(columns)
-    faults = [*_position_faults(positions, first, last), *_run_faults(runs, views, senders)]
+def _slice(runs: _Runs, low: int, high: int) -> _Runs:
+    return _Runs(
+        runs.index[low:high],
+        runs.position[low:high],
+        runs.last_position[low:high],
+        *(column[low:high] for column in runs.contents),
+    )
+
+
+def _summed_up(
+    first: int, last: int, parts: Sequence[_Part], digest: Digest, views: list[str], senders: list[str]
+) -> CellSummary:
+    positions, is_ascending = _positions(parts)
+    runs = _joined(parts)
+    streams = _Streams(runs, len(senders))
+    faults = [*_position_faults(positions, is_ascending, first, last), *_run_faults(runs, streams, views, senders)]
+    _feed(digest, positions, is_ascending, runs, parts, views, senders)
     return CellSummary(
         first=first,
         last=last,
         rows=len(positions),
-        digest=_digest(positions, runs, columns, views, senders),
+        digest=digest.value(),
         faults=sorted(faults, key=lambda fault: fault.position)[:MOST_FAULTS],
-        streams=_streams(runs, views, senders),
-        seconds=_seconds(columns) if columns.delivered_at else [],
+        streams=streams.summed_up(len(positions), views, senders),
+        seconds=_seconds(parts),
     )
 
 
-@dataclass(slots=True)
-class _Runs:
-    """Runs of rows that came in one frame."""
-
-    index: Ints  # of the first row in the cell
-    length: Ints
-    position: Ints
-    last_position: Ints
-    epoch: Ints
-    view: Ints
-    sender: Ints
-    seqno: Ints
-    sent_at: Ints
+def _positions(parts: Sequence[_Part]) -> tuple[Ints, bool]:
+    if len(parts) == 1:
+        return parts[0].positions, parts[0].is_ascending
+    positions = np.concatenate([part.positions for part in parts])
+    return positions, _is_ascending(positions)
 
 
-def _runs(columns: Columns) -> _Runs:
-    parts = [
-        np.concatenate(part) for part in (columns.epoch, columns.view, columns.sender, columns.seqno, columns.sent_at)
-    ]
-    changes = np.zeros(len(parts[0]), dtype=bool)
-    changes[0] = True
+def _joined(parts: Sequence[_Part]) -> _Runs:
+    """A frame that lies in two batches is one run again."""
+    if len(parts) == 1:
+        return parts[0].runs
+    offset, indices = 0, []
     for part in parts:
-        changes[1:] |= part[1:] != part[:-1]
-    index = np.flatnonzero(changes).astype(np.int64)
-    ends = np.append(index[1:], len(changes))
-    positions = np.concatenate(columns.position)
-    return _Runs(index, ends - index, positions[index], positions[ends - 1], *(part[index] for part in parts))
+        indices.append(part.runs.index + offset)
+        offset += len(part.positions)
+    index = np.concatenate(indices)
+    position = np.concatenate([part.runs.position for part in parts])
+    last_position = np.concatenate([part.runs.last_position for part in parts])
+    contents = [np.concatenate(column) for column in zip(*(part.runs.contents for part in parts), strict=True)]
+    begins = np.zeros(len(index), dtype=bool)
+    begins[0] = True
+    for column in contents:
+        begins[1:] |= column[1:] != column[:-1]
+    kept = np.flatnonzero(begins)
+    lasts = np.append(kept[1:], len(index)) - 1
+    return _Runs(index[kept], position[kept], last_position[lasts], *(column[kept] for column in contents))
 
 
-def _position_faults(positions: Ints, first: int, last: int) -> Iterator[Fault]:
-    if len(positions) == last - first + 1 and positions[0] == first and _is_ascending(positions):
+def _position_faults(positions: Ints, is_ascending: bool, first: int, last: int) -> Iterator[Fault]:
+    if is_ascending and len(positions) == last - first + 1 and positions[0] == first:
         return
     around = np.concatenate(([first - 1], positions, [last + 1]))
     for index in np.flatnonzero(np.diff(around) != 1)[:MOST_FAULTS].tolist():
@@ -229,15 +285,44 @@ def _position_faults(positions: Ints, first: int, last: int) -> Iterator[Fault]:
             yield Fault(TOTAL_ORDER, "positions go back", after, f"position {before + 1}", f"position {after}")
 
 
-def _run_faults(runs: _Runs, views: list[str], senders: list[str]) -> Iterator[Fault]:
+class _Streams:
+    """The runs in the order of (view, sender), and within that as they came."""
+
+    def __init__(self, runs: _Runs, senders: int) -> None:
+        self._runs = runs
+        stream = runs.view * senders + runs.sender
+        self.order = np.argsort(stream, kind="stable")
+        self.is_same = np.diff(stream[self.order]) == 0  # as the one before
+
+    def summed_up(self, rows: int, views: list[str], senders: list[str]) -> list[Stream]:
+        runs, order = self._runs, self.order
+        lengths = np.diff(np.append(runs.index, rows))
+        starts = np.append(0, np.flatnonzero(~self.is_same) + 1)
+        counts = np.add.reduceat(lengths[order], starts)
+        ones, lasts = order[starts], order[np.append(starts[1:], len(order)) - 1]
+        return [
+            Stream(views[view], senders[sender], *numbers)
+            for view, sender, *numbers in zip(
+                runs.view[ones].tolist(),
+                runs.sender[ones].tolist(),
+                runs.epoch[ones].tolist(),
+                counts.tolist(),
+                runs.position[ones].tolist(),
+                runs.last_position[lasts].tolist(),
+                runs.seqno[ones].tolist(),
+                runs.seqno[lasts].tolist(),
+                strict=True,
+            )
+        ]
+
+
+def _run_faults(runs: _Runs, streams: _Streams, views: list[str], senders: list[str]) -> Iterator[Fault]:
     for index in (np.flatnonzero(np.diff(runs.epoch) < 0) + 1)[:MOST_FAULTS].tolist():
         expected = f"a view of epoch {runs.epoch[index - 1]} or later"
         yield Fault(TOTAL_ORDER, "views go back", int(runs.position[index]), expected, views[runs.view[index]])
-    stream = runs.view * len(senders) + runs.sender
-    order = np.argsort(stream, kind="stable")
-    same = np.diff(stream[order]) == 0
+    order = streams.order
     step = np.diff(runs.seqno[order])
-    for place in np.flatnonzero(same & (step <= 0))[:MOST_FAULTS].tolist():
+    for place in np.flatnonzero(streams.is_same & (step <= 0))[:MOST_FAULTS].tolist():
         yield _stream_fault(runs, int(order[place]), int(order[place + 1]), senders)
 
 
@@ -258,69 +343,30 @@ def stream_fault(sender: str, earlier: int, at: int, seqno: int, position: int) 
     return Fault(NO_DUPLICATES, "frame twice", position, f"a frame of {sender} later than {earlier}", found)
 
 
-def _streams(runs: _Runs, views: list[str], senders: list[str]) -> list[Stream]:
-    stream = runs.view * len(senders) + runs.sender
-    order = np.argsort(stream, kind="stable")
-    starts = np.append(0, np.flatnonzero(np.diff(stream[order])) + 1)
-    ends = np.append(starts[1:], len(order))
-    rows = np.add.reduceat(runs.length[order], starts)
-    found = []
-    for start, end, count in zip(starts.tolist(), ends.tolist(), rows.tolist(), strict=True):
-        one, last = order[start], order[end - 1]
-        names = (views[runs.view[one]], senders[runs.sender[one]], int(runs.epoch[one]))
-        places = (int(runs.position[one]), int(runs.last_position[last]))
-        found.append(Stream(*names, count, *places, int(runs.seqno[one]), int(runs.seqno[last])))
-    return found
+def _feed(
+    digest: Digest, positions: Ints, is_ascending: bool, runs: _Runs, parts: Sequence[_Part], views: list[str],
+    senders: list[str],
+) -> None:  # fmt: skip
+    """Nothing here depends on how the rows were cut into batches, or on codes."""
+    digest.numbers(np.array([len(positions), len(runs.index), is_ascending, positions[0]], dtype=np.int64))
+    if not is_ascending:
+        digest.numbers(positions)
+    for column in (runs.index, runs.epoch, runs.seqno, runs.sent_at):
+        digest.numbers(column)
+    digest.names(runs.view, views)
+    digest.names(runs.sender, senders)
+    digest.binary([part.key for part in parts])
+    digest.binary([part.payload for part in parts])
 
 
-def _digest(positions: Ints, runs: _Runs, columns: Columns, views: list[str], senders: list[str]) -> bytes:
-    whole = sha256()
-    if not _is_ascending(positions):
-        whole.update(positions.tobytes())
-    whole.update(positions[:1].tobytes())
-    for part in (runs.index, runs.epoch, runs.seqno, runs.sent_at):
-        whole.update(part.tobytes())
-    for codes, texts in ((runs.view, views), (runs.sender, senders)):
-        table = np.array([_name_hash(text) for text in texts], dtype=np.uint64)
-        whole.update(table[codes].tobytes())
-    for column in (columns.key, columns.payload):
-        _digest_binary(whole, column)
-    return whole.digest()
-
-
-def _digest_binary(whole: Any, pieces: Sequence[pa.Array]) -> None:
-    """Lengths (-1 for none), then bytes: the same however the rows were cut into batches."""
-    lengths, texts = zip(*(lengths_and_bytes(piece) for piece in pieces), strict=True)
-    for length in lengths:
-        whole.update(length)
-    for text in texts:
-        whole.update(text)
-
-
-def lengths_and_bytes(column: pa.Array) -> tuple[NDArray[np.int32], memoryview]:
-    if column.type != pa.binary():
-        column = column.cast(pa.binary())
-    _, offsets_buffer, data = column.buffers()
-    count = len(column)
-    if column.null_count == count or data is None:
-        return np.where(np.asarray(column.is_null()), -1, 0).astype(np.int32), memoryview(b"")
-    offsets = np.frombuffer(offsets_buffer, np.int32, count + 1, column.offset * 4)
-    lengths = np.diff(offsets)
-    if column.null_count:
-        lengths[np.asarray(column.is_null())] = -1
-    return lengths, memoryview(data)[int(offsets[0]) : int(offsets[-1])]
-
-
-@lru_cache(maxsize=4096)
-def _name_hash(text: str) -> int:
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
-
-
-def _seconds(columns: Columns) -> list[Second]:
-    delivered = np.concatenate(columns.delivered_at)
-    latency = np.maximum(delivered - np.concatenate(columns.sent_at), 1)
+def _seconds(parts: Sequence[_Part]) -> list[Second]:
+    times = [part.delivered_at for part in parts if part.delivered_at is not None]
+    if not times:
+        return []
+    delivered = np.concatenate(times)
+    latency = np.maximum(delivered - np.concatenate([part.sent_at for part in parts]), 1)
     bins = np.minimum((np.log2(latency) * BINS_PER_OCTAVE).astype(np.int64), LATENCY_BINS - 1)
-    sizes = np.concatenate([lengths_and_bytes(piece)[0] for piece in columns.payload])
+    sizes = np.maximum(np.concatenate([lengths_and_bytes(part.payload)[0] for part in parts]), 0)
     second = delivered // 1_000_000
     found = []
     for value in np.unique(second).tolist():
@@ -335,13 +381,18 @@ def latency_of_bin(index: float) -> float:
     return float(2.0 ** (index / BINS_PER_OCTAVE))
 
 
+def _encoded(column: pa.Array) -> pa.DictionaryArray:
+    return column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+
+
 def _ints(column: pa.Array) -> Ints:
     """A column of numbers or times as int64, without copying."""
     if not pa.types.is_int64(column.type):
-        column = column.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
+        unit = pa.timestamp("us", tz="UTC")
+        column = (column if column.type == unit else column.cast(unit)).view(pa.int64())
     return column.to_numpy()  # type: ignore[no-any-return]
 
 
 def _is_ascending(positions: Ints) -> bool:
-    """By exactly one each: looked at without a second array of the same length where possible."""
-    return bool(positions[-1] - positions[0] == len(positions) - 1 and (np.diff(positions) == 1).all())
+    """By exactly one each."""
+    return bool(positions[-1] - positions[0] == len(positions) - 1 and (positions[1:] - positions[:-1] == 1).all())

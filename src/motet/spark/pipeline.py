@@ -132,7 +132,7 @@ class Pipeline:
     def _verified(self, low: int, high: int) -> DataFrame:
         """Per cell: how many journals have it, and whether they have it alike. By digests, no rows are moved."""
         members = [MemberInput(member.name, member.path, self._range(member, low, high)) for member in self._members]
-        cells = cells_of(self._spark, members, cuts_of(members), with_times=False)
+        cells = cells_of(self._spark, members, cuts_of(members))
         return (
             cells.where("digest IS NOT NULL")
             .selectExpr("member", "first", "last", "digest")

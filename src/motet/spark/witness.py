@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from motet.journal.evidence import Facts, ViewFact
+from motet.journal.owner import MOST_PAST
 from motet.spark.compare import ONLY_ORDER, UNSENT, Difference
 from motet.spark.guarantees import (
     INTEGRITY,
@@ -18,10 +19,13 @@ from motet.spark.guarantees import (
 from motet.spark.inputs import MemberInput, Piece
 from motet.spark.verdict import Finding
 
+FOREIGN = "foreign segment"
+
 
 def journal_findings(members: Sequence[MemberInput]) -> Iterator[Finding]:
     for member in members:
         yield from _damage(member)
+        yield from _foreign(member)
         yield from _seams(member)
         yield from _marks(member)
     yield from _taken_back(members)
@@ -31,6 +35,23 @@ def _damage(member: MemberInput) -> Iterator[Finding]:
     expected = "records as they were written"
     for one in member.facts.damage:
         yield Finding(INTEGRITY, member.name, one.position + 1, "damaged", expected, one.reason, where=one.where)
+
+
+def _foreign(member: MemberInput) -> Iterator[Finding]:
+    """Segments that say they are somebody else's: members hold the same log, so nothing else may tell."""
+    for piece in member.pieces:
+        if _is_foreign(member, piece.path):
+            expected = f"a segment that {member.owners[-1]} wrote"
+            found = f"one that {member.by_segment[piece.path].owner} wrote"
+            yield Finding(INTEGRITY, member.name, piece.first, FOREIGN, expected, found, where=piece.path)
+
+
+def _is_foreign(member: MemberInput, path: str) -> bool:
+    """Of lives that the journal has forgotten, the name still tells."""
+    writer = member.by_segment[path].owner if path in member.by_segment else ""
+    if not writer or not member.owners or writer in member.owners:
+        return False
+    return len(member.owners) <= MOST_PAST or writer.partition("#")[0] != member.owners[-1].partition("#")[0]
 
 
 def _seams(member: MemberInput) -> Iterator[Finding]:
@@ -43,8 +64,9 @@ def _seams(member: MemberInput) -> Iterator[Finding]:
         elif after.first <= before.last:
             yield Finding(NO_DUPLICATES, member.name, after.first, "position twice", due, found, where=after.path)
     known = [(piece, member.by_segment[piece.path]) for piece in pieces if piece.path in member.by_segment]
-    for (_, earlier), (piece, later) in pairwise(known):
-        yield from _seam(member, piece, earlier, later)
+    for (before, earlier), (piece, later) in pairwise(known):
+        if not _is_foreign(member, before.path) and not _is_foreign(member, piece.path):
+            yield from _seam(member, piece, earlier, later)
 
 
 def _seam(member: MemberInput, piece: Piece, earlier: Facts, later: Facts) -> Iterator[Finding]:
@@ -53,7 +75,7 @@ def _seam(member: MemberInput, piece: Piece, earlier: Facts, later: Facts) -> It
     if later.address != earlier.address + earlier.size:
         expected = f"a segment that begins after {earlier.address + earlier.size} bytes of its journal"
         found = f"one that says {later.address}: it is another journal's"
-        yield Finding(INTEGRITY, member.name, piece.first, "foreign segment", expected, found, where=piece.path)
+        yield Finding(INTEGRITY, member.name, piece.first, FOREIGN, expected, found, where=piece.path)
     if earlier.chain and later.chain_before != earlier.chain:
         expected, found = f"a segment that goes on from the chained hash {earlier.chain}", later.chain_before
         yield Finding(INTEGRITY, member.name, piece.first, "chain broken", expected, found, where=piece.path)
