@@ -193,6 +193,17 @@ class LogReadOnlyError(LogError):
     """The log service was started without an appender, so nothing can be appended through it."""
 
 
+class RepeatedAppendError(MotetError):
+    """The log has this append of its producer already, or a later one: nothing was added, and nothing is lost."""
+
+    def __init__(self, position: int) -> None:
+        super().__init__(
+            f"the log has this append already, at position {position} or before; nothing was added. "
+            "Go on with the next sequence number of this producer"
+        )
+        self.position = position  # it is no later than this
+
+
 class TokenError(MotetError):
     """The token is missing or wrong."""
 

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from motet.aio.receipts import Ledger, RepeatedAppendError
-from motet.errors import LeftGroupError
+from motet.aio.receipts import Ledger
+from motet.errors import LeftGroupError, RepeatedAppendError
 from motet.ordering import AppendRepeated
 from tests.aio.cluster import run
 

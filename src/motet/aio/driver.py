@@ -121,6 +121,7 @@ class Driver:
         self._thread: threading.Thread | None = None
         self._outbox: deque[Outgoing | Callable[[], None]] = deque()
         self._is_pump_planned = False
+        self.sent_messages = 0  # what the application wanted sent, and the member has accepted
         self._lanes: dict[LaneKey, _Lane] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: int | None = None
@@ -365,6 +366,7 @@ class Driver:
                 self._listener([Freed(key, size), SendFailed(key[0], key[1], 0, 0, error)])
                 continue
             lane.accepted.append((self._accepted(key), size))
+            self.sent_messages += len(messages)
             self.perform(effects, now)
 
     def _gather(self, queue: deque[Outgoing]) -> tuple[list[Outgoing], list[bytes], int]:

@@ -24,7 +24,7 @@ from motet.aio.gathering import MOST_BYTES, Gathering
 from motet.aio.keys import keyed, split_keys
 from motet.aio.lanes import LANE_BYTES, Lanes, measure
 from motet.aio.observe import Observer
-from motet.aio.queue import MESSAGE_OVERHEAD, Batches, EventQueue, Later, Messages, weight_of
+from motet.aio.queue import MESSAGE_OVERHEAD, Batches, EventQueue, Later, weight_of
 from motet.aio.receipts import Ledger, Receipt
 from motet.aio.state import StateParts, StateProvider, StateReceiver
 from motet.core.effects import Channel, Effect, SendFailed
@@ -174,10 +174,16 @@ class Group:
         self._gathering.offer(Outgoing((channel, None), messages, port, tag, size))
         return receipt
 
-    async def append(self, payloads: Sequence[bytes], keys: Sequence[bytes] | None, tag: Tag) -> Receipt:
-        """One unit that may be sent again, through any member, and is in the log once. It must fit into a frame."""
+    async def append(
+        self, payloads: Sequence[bytes], *, producer: int, sequence: int, keys: Sequence[bytes] | None = None
+    ) -> Receipt:
+        """One unit that may be sent again, through any member, and is in the log once. It must fit into a frame.
+
+        `producer` names who writes, `sequence` counts its units upwards. The receipt of a repetition ends with
+        `RepeatedAppendError`.
+        """
         messages, port = (payloads, Port.APP) if keys is None else (keyed(keys, payloads), Port.KEYED)
-        return await self._multicast(messages, Channel.TOTAL, port, tag)
+        return await self._multicast(messages, Channel.TOTAL, port, Tag(producer, sequence))
 
     @property
     def append_bytes(self) -> int:
@@ -239,7 +245,7 @@ class Group:
 
     def __aiter__(self) -> AsyncIterator[Event]:
         """Every event, one message at a time. Break off and go on as you like; two at once is one too many."""
-        return Messages(self._queue)
+        return self._queue.messages()
 
     def batches(self) -> AsyncIterator[BatchEvent]:
         """The same events, messages in batches as they arrived: the fast way."""

@@ -44,7 +44,7 @@ class Observer:
         self._latencies: deque[int] = deque(maxlen=MOST_LATENCIES)  # ns from sending to delivery, one per frame
         self._delivered = 0
         self._delivered_bytes = 0
-        self._marked = (self._world.clock(), 0, 0, 0)  # when, delivered, bytes, frames sent
+        self._marked = (self._world.clock(), 0, 0, 0)  # when, delivered, bytes, sent
         self._rates = {"sent_per_s": 0.0, "delivered_per_s": 0.0, "bytes_per_s": 0.0}
         self.queue: dict[str, Any] = {"messages": 0, "bytes": 0, "limit": 0, "held": False}
         self.services: dict[str, str] = {}
@@ -140,12 +140,12 @@ class Observer:
 
     def _measure(self) -> dict[str, float]:
         """Rates since the last look, if that is long enough ago to say anything."""
-        now, sent = self._world.clock(), self._driver.member.counters[Count.FRAME_SENT]
-        before, delivered, size, frames = self._marked
+        now, sent = self._world.clock(), self._driver.sent_messages
+        before, delivered, size, sent_before = self._marked
         passed = (now - before) / SECOND
         if passed >= 0.5:
             self._rates = {
-                "sent_per_s": round((sent - frames) / passed, 1),
+                "sent_per_s": round((sent - sent_before) / passed, 1),
                 "delivered_per_s": round((self._delivered - delivered) / passed, 1),
                 "bytes_per_s": round((self._delivered_bytes - size) / passed, 1),
             }

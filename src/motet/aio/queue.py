@@ -32,7 +32,7 @@ class EventQueue:
         self._run = run
         self._events: deque[tuple[BatchEvent | Later, int]] = deque()  # each with its weight
         self._wake: asyncio.Future[None] | None = None  # of the one who iterates
-        self.rest: Iterator[Message] = iter(())  # of the batch that is handed out one by one
+        self._rest: Iterator[Message] = iter(())  # of the batch that is handed out one by one
         self._in_hand = 0  # the weight of the batch that was handed out last
         self._idle_check: asyncio.TimerHandle | None = None
         self._end: Exception | None = None
@@ -72,18 +72,26 @@ class EventQueue:
 
     # The consumer
 
-    async def next_message(self) -> Event:
+    async def messages(self) -> AsyncIterator[Event]:
+        """Every event, one message at a time. Whoever breaks off leaves the rest of a batch to the next who asks.
+
+        A generator, because to resume one costs a third of a new coroutine for each message.
+        """
         while True:
-            for message in self.rest:
-                return message
-            event = await self.next_batch()
-            if not isinstance(event, Batch):
-                return event
-            self.rest = event.messages()
+            for message in self._rest:
+                yield message
+            try:
+                event = await self.next_batch()
+            except StopAsyncIteration:
+                return
+            if isinstance(event, Batch):
+                self._rest = event.messages()
+            else:
+                yield event
 
     async def next_batch(self) -> BatchEvent:
         self._settle()
-        if rest := list(self.rest):  # somebody took single messages before, and changed over
+        if rest := list(self._rest):  # somebody took single messages before, and changed over
             return _batch_of(rest)
         while True:
             while self._events:
@@ -111,23 +119,6 @@ class EventQueue:
         if self.is_held and self.weight < self.limit // 2:
             self.is_held = False
             self._release()
-
-
-class Messages:
-    """Every event, one message at a time."""
-
-    __slots__ = ("_queue",)
-
-    def __init__(self, queue: EventQueue) -> None:
-        self._queue = queue
-
-    def __aiter__(self) -> AsyncIterator[Event]:
-        return self
-
-    async def __anext__(self) -> Event:
-        for message in self._queue.rest:  # the way of nearly all of them, and so without another call
-            return message
-        return await self._queue.next_message()
 
 
 class Batches:

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-from motet.errors import MisuseError
+from motet.errors import MisuseError, RepeatedAppendError
 from motet.ordering import AppendRepeated
 
 
@@ -148,11 +148,3 @@ class Ledger:
                 future.set_result(None)
             else:
                 future.set_exception(error)
-
-
-class RepeatedAppendError(Exception):
-    """Internal: the group has this append already."""
-
-    def __init__(self, position: int) -> None:
-        super().__init__(position)
-        self.position = position  # it is no later than this

@@ -9,13 +9,11 @@ from typing import Any
 
 from motet.aio.group import Group
 from motet.aio.keeper import LogProgress
-from motet.aio.receipts import RepeatedAppendError
 from motet.config import Config
 from motet.core.identity import Address
-from motet.errors import ConfigError, MisuseError
+from motet.errors import ConfigError, MisuseError, RepeatedAppendError
 from motet.serve.admin import AdminConfig, AdminServer
 from motet.serve.flight import LogService
-from motet.wire.ordered import Tag
 
 logger = logging.getLogger("motet")
 APPEND_S = 60.0
@@ -31,11 +29,13 @@ class Appending:
         self._loop = loop
 
     def append(self, payloads: list[bytes], keys: list[bytes] | None, producer: int, sequence: int) -> tuple[int, int]:
-        appended = self._append(payloads, keys, Tag(producer, sequence))
+        appended = self._append(payloads, keys, producer, sequence)
         return asyncio.run_coroutine_threadsafe(appended, self._loop).result(APPEND_S)
 
-    async def _append(self, payloads: list[bytes], keys: list[bytes] | None, tag: Tag) -> tuple[int, int]:
-        receipt = await self._group.append(payloads, keys, tag)
+    async def _append(
+        self, payloads: list[bytes], keys: list[bytes] | None, producer: int, sequence: int
+    ) -> tuple[int, int]:
+        receipt = await self._group.append(payloads, producer=producer, sequence=sequence, keys=keys)
         try:
             last = await receipt.stable()
         except RepeatedAppendError:

@@ -89,7 +89,8 @@ class TotalOrder:
         self._plain: dict[Address, int] = {}  # bodies of the plain stream of each sender in this view
 
     def run_beside(self, stream: PlainStream) -> None:
-        """Nothing that is ordered overtakes what went into this stream before."""
+        """Nothing that is ordered leaves before a marker that waits in this stream; plain messages that wait there may
+        be overtaken."""
         self._outbox.stream = stream
 
     def resume(self, position: int, stable: int, producers: Pairs = ()) -> None:
