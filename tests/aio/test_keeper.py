@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -32,11 +33,17 @@ class Fetching:
         self.peer, self.journal = Journal.open(home / "a", GROUP, NEVER), Journal.open(home / "b", GROUP, NEVER)
         self.scribe = Scribe()
         self.asked: list[bytes] = []
+        self.view = V1
+        self.told: list[bool] = []  # whether the log is whole
         ordering = SimpleNamespace(stable=0)
         member = SimpleNamespace(address=B, record=PrimaryRecord(), producers=(), send=self._send)
+        member.keep_log = self._keep_log
         member.channel = SimpleNamespace(ordering=ordering)
         clock = lambda: 0  # noqa: E731
         self.keeper = JournalKeeper(self.journal, cast(Any, member), cast(Any, None), replays=True, wall_clock=clock)
+
+    def _keep_log(self, *, is_whole: bool = True) -> None:
+        self.told.append(is_whole)
 
     def _send(self, to: Address, messages: Sequence[bytes], now: int, *, port: int) -> list[Effect]:
         assert (to, port) == (A, Port.CONTROL)
@@ -54,6 +61,7 @@ class Fetching:
         ]
 
     def enter(self, view: View, *before: Effect, rolled_back: RolledBack | None = None) -> list[Effect]:
+        self.view = view
         installed = ViewInstalled(view, position=self.scribe.position)
         return self.keep(*before, installed, *([rolled_back] if rolled_back else []))
 
@@ -62,7 +70,7 @@ class Fetching:
 
     def answer(self) -> list[Effect]:
         """A answers what it was asked last, and nothing before that."""
-        replies = tuple(answer(self.peer, self.asked[-1]))
+        replies = tuple(answer(self.peer, self.asked[-1], self.view.id))
         return self.keep(Delivered(Channel.UNICAST, A, replies, port=Port.CONTROL))
 
 
@@ -105,7 +113,7 @@ def test_what_was_held_back_and_taken_back_leaves_no_gap(fetching: Fetching) -> 
 def test_an_answer_that_comes_late_is_not_one_to_the_next_question(fetching: Fetching) -> None:
     fetching.write(V1, 3)
     fetching.enter(V2)
-    late = tuple(answer(fetching.peer, fetching.asked[-1]))
+    late = tuple(answer(fetching.peer, fetching.asked[-1], V2.id))
     fetching.peer.truncate(2)
     fetching.scribe = Scribe(2)
     fetching.enter(V3, rolled_back=RolledBack(1, 3))
@@ -113,3 +121,16 @@ def test_an_answer_that_comes_late_is_not_one_to_the_next_question(fetching: Fet
     assert fetching.journal.position == 0
     fetching.answer()
     assert fetching.journal.position == 2
+
+
+def test_a_log_is_whole_when_it_is_fetched_also_in_a_view_that_is_not_primary(fetching: Fetching) -> None:
+    """Who only knows how long the log is must not be followed by those who have it."""
+    fetching.write(V1, 3)
+    fetching.enter(replace(V2, is_primary=False))
+    assert fetching.told == [True, False]
+    fetching.answer()
+    assert fetching.told == [True, False, True]
+    assert (fetching.journal.position, fetching.journal.view) == (3, V1)
+    fetching.enter(V3)
+    assert fetching.told[-1]
+    assert fetching.journal.view == V3

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -63,7 +64,7 @@ def story(station: Station, rounds: int, *, foreign_tail: int = 0) -> None:
 
 
 class Link:
-    def __init__(self, station: Station, peers: dict[Address, Station], upto: int, **options: bool) -> None:
+    def __init__(self, station: Station, peers: dict[Address, Station], upto: int, **options: Any) -> None:
         self.station = station
         self.peers = peers
         self.dead: set[Address] = set()
@@ -223,7 +224,7 @@ def test_without_wanting_records_only_the_chain_is_told() -> None:
 
 
 def test_one_who_is_behind_is_asked_again_later() -> None:
-    peer, behind, late = grown("peer", 12), grown("behind", 4), grown("late", 2)
+    peer, behind, late = grown("peer", 12), grown("behind", 2), grown("late", 2)
     link = Link(late, {B: behind, C: peer}, peer.journal.position)
     assert link.run() == BackfillDone(peer.journal.position)
     assert link.asked[:2] == [B, C]
@@ -265,3 +266,30 @@ def test_raw_reading_respects_its_bounds() -> None:
     assert peer.journal.chain_at(5) is None
     assert peer.journal.chain_at(4) is not None
     assert peer.journal.read_raw(5, 1 << 20, view=ViewId(99, 1)) == b""
+
+
+def test_a_peer_that_still_fetches_gives_what_it_has() -> None:
+    """It may be the only one that has it."""
+    whole, half, late = grown("whole", 12), grown("half", 8), grown("late", 5)
+    upto = whole.journal.position
+    link = Link(late, {B: half, C: whole}, upto)
+    assert link.run() == BackfillDone(upto)
+    assert link.asked[0] == B
+    assert late.journal.chain == whole.journal.chain
+    assert C in link.asked
+
+
+def test_a_peer_that_is_not_in_our_view_yet_may_have_a_tail_that_it_takes_back() -> None:
+    ours, theirs = view_of(9, A, B).id, view_of(8, A, B).id
+    peer, late = grown("peer", 6), grown("late", 5)
+    machine = Backfill(late.journal.end, peer.journal.position, [B], SMALL, view=ours)
+    (sent,) = machine.start(0)
+    assert isinstance(sent, SendTo)
+    (refusal,) = answer(peer.journal, sent.data, theirs)
+    assert machine.receive(B, refusal, 0) == []
+    due = machine.next_deadline()
+    assert due is not None
+    (again,) = machine.tick(due)
+    assert isinstance(again, SendTo)
+    effects = machine.receive(B, answer(peer.journal, again.data, ours)[0], due)
+    assert [type(effect) for effect in effects] == [AppendRaw]

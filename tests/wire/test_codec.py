@@ -151,10 +151,11 @@ GOLDEN: list[tuple[Frame, str, str]] = [
             DECISION,
             FINALS,
             (7,),
+            False,
         ),
         "29",
         f"{GOLDEN_NAMES} 0100 {GOLDEN_QUAD} {GOLDEN_RECORD} 02 01 {GOLDEN_LOG} 01 {GOLDEN_DECISION} {GOLDEN_FINALS}"
-        f"{GOLDEN_LIVES}",
+        f"{GOLDEN_LIVES} 00",
     ),
     (CutTo(VIEW.id, BALLOT, DECISION, None, (VIEW,)), "2a", f"{GOLDEN_NAMES} {GOLDEN_DECISION} {GOLDEN_RECORD}"),
     (Ready(VIEW.id, BALLOT, 9, ((7, 2),)), "2b", f"{GOLDEN_NAMES} {GOLDEN_NINE} {GOLDEN_DIGEST}"),
@@ -169,10 +170,13 @@ GOLDEN: list[tuple[Frame, str, str]] = [
     (MergeRequest(BALLOT, VIEW.id), "34", f"{GOLDEN_BALLOT} {GOLDEN_VIEW_ID}"),
     (MergeRefusal(BALLOT, "busy"), "35", f"{GOLDEN_BALLOT} 04 62757379"),
     (
-        MergeResponse(BALLOT, VIEW, VIEW.members, (), ((1, 2, 3, 4),), (7,), (), (7,), VIEW.id, 9, None, (VIEW,), (7,)),
+        MergeResponse(
+            *(BALLOT, VIEW, VIEW.members, (), ((1, 2, 3, 4),), (7,), (), (7,)),
+            *(VIEW.id, 9, None, (VIEW,), (7,), False),
+        ),
         "36",
         f"{GOLDEN_BALLOT} {GOLDEN_VIEW} 0100 {GOLDEN_ADDRESS} 0000 0100 {GOLDEN_QUAD}"
-        f" {GOLDEN_LIVES} 0000 {GOLDEN_LIVES} {GOLDEN_LOG} {GOLDEN_RECORD} {GOLDEN_LIVES}",
+        f" {GOLDEN_LIVES} 0000 {GOLDEN_LIVES} {GOLDEN_LOG} {GOLDEN_RECORD} {GOLDEN_LIVES} 00",
     ),
     (
         MergeView(BALLOT, VIEW, ((7, 2),), (VIEW,), (7,), VIEW.id, None, (VIEW,)),

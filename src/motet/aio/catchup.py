@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from motet.core.effects import Channel, Effect
 from motet.core.identity import Address
-from motet.core.view import NO_VIEW, View
+from motet.core.view import NO_VIEW, View, ViewId
 from motet.errors import JournalDivergedError
 from motet.journal import Entry, Journal
 from motet.journal.backfill import (
@@ -41,6 +41,7 @@ class CatchUp:
         self._cut_back = truncate
         self._backfill: Backfill | None = None
         self._asked = 0  # the number of the last request
+        self._view: ViewId = NO_VIEW
         self._peers: list[Address] = []
         self._news: list[Effect] = []  # for the driver and the application
         self._replay = Replay(journal) if replays else None
@@ -48,14 +49,20 @@ class CatchUp:
     def start(self, view: View, position: int, now: int) -> list[Effect]:
         """The view begins at `position`, behind our journal."""
         logger.info("fetching positions %d to %d from the group", self._journal.position + 1, position)
-        self._peers = self._others(view)
+        self._view, self._peers = view.id, self._others(view)
         self._begin(position, now)
         return self.take_news()
 
     def _begin(self, position: int, now: int, *, wants_records: bool = True) -> None:
         self.stop()
-        end = self._journal.end
-        self._backfill = Backfill(end, position, self._peers, asked=self._asked, wants_records=wants_records)
+        self._backfill = Backfill(
+            self._journal.end,
+            position,
+            self._peers,
+            view=self._view,
+            asked=self._asked,
+            wants_records=wants_records,
+        )
         self._perform(self._backfill.start(now), now)
 
     def stop(self) -> None:
@@ -69,14 +76,14 @@ class CatchUp:
         return self._backfill is None
 
     def begin_view(self, view: View, now: int) -> None:
-        self._peers = self._others(view)
+        self._view, self._peers = view.id, self._others(view)
         if self._backfill is not None:
-            self._perform(self._backfill.peers_are(self._peers, now), now)
+            self._perform(self._backfill.peers_are(self._peers, now, self._view), now)
 
     def receive(self, source: Address, messages: Sequence[bytes], now: int) -> list[Effect]:
         for message in messages:
             if is_ask(message):
-                for reply in answer(self._journal, message):
+                for reply in answer(self._journal, message, self._member.view.id):
                     self._news += self._member.send(source, (reply,), now, port=Port.CONTROL)
             elif self._backfill is not None:
                 self._perform(self._backfill.receive(source, message, now), now)

@@ -52,6 +52,7 @@ class JournalKeeper:
         self._view: ViewId = NO_VIEW
         self._held: list[Effect] | None = None  # None: there is no gap
         self._held_end = 0  # where the log stands behind what is held back
+        member.keep_log()
         self._catch_up = CatchUp(journal, member, self._truncate, replays=replays)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_syncing = False
@@ -122,9 +123,11 @@ class JournalKeeper:
         dropped = self._drop_held()
         if rolled_back is not None:
             self._truncate(rolled_back.first - 1)
-        if effect.view.is_primary and effect.position > self.journal.position:
+        if effect.position > self.journal.position:
+            self._member.keep_log(is_whole=False)
             self._held, self._held_end = [effect], effect.position
             return [*dropped, effect, *self._catch_up.start(effect.view, effect.position, now)]
+        self._member.keep_log()
         if effect.view.is_primary:
             self._record_view(effect)
         return [*dropped, effect]
@@ -167,6 +170,7 @@ class JournalKeeper:
         if not self._catch_up.is_done:
             return effects
         held, self._held = self._held, None
+        self._member.keep_log()
         entries: list[Entry] = []
         for effect in held:
             if isinstance(effect, ViewInstalled):

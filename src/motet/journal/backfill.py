@@ -15,7 +15,7 @@ says where the log ends now (`went_on`), or that the records did not fit (`refus
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum, unique
 from typing import Any, Protocol
 
@@ -23,7 +23,7 @@ from motet.core.checks import require_between
 from motet.core.effects import Effect
 from motet.core.identity import Address
 from motet.core.units import SECOND
-from motet.core.view import ViewId
+from motet.core.view import NO_VIEW, ViewId
 from motet.errors import JournalDivergedError, JournalTrimmedError
 from motet.journal.raw import Cursor, LogEnd, end_of
 from motet.wire.fields import BYTES, FLAG, U8, U16, U32, U64, VIEW_ID, Field, MalformedError, Reader, checked
@@ -104,6 +104,7 @@ class Ask:
     chunk_bytes: int
     chunks: int
     wants_records: bool  # False: only tell me the chain at `upto`
+    entered: ViewId  # where the asker is: who is not there yet may have a tail that it will take back
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +124,11 @@ class Refusal:
 
 ASK: Field[Ask] = checked(
     Ask,
-    lambda a: (a.number, a.position, a.view, a.extra, a.chain, a.upto, a.chunk_bytes, a.chunks, a.wants_records),
-    *(U64, U64, VIEW_ID, U32, BYTES, U64, U32, U16, FLAG),
+    lambda a: (
+        *(a.number, a.position, a.view, a.extra, a.chain, a.upto),
+        *(a.chunk_bytes, a.chunks, a.wants_records, a.entered),
+    ),
+    *(U64, U64, VIEW_ID, U32, BYTES, U64, U32, U16, FLAG, VIEW_ID),
 )
 CHUNK: Field[Chunk] = checked(Chunk, lambda c: (c.number, c.index, c.is_last, c.data), U64, U16, FLAG, BYTES)
 REFUSAL: Field[Refusal] = checked(Refusal, lambda r: (r.number, r.first, r.chain), U64, U64, BYTES)
@@ -179,21 +183,26 @@ def is_ask(data: bytes) -> bool:
 MOST_ANSWER_BYTES = 16 << 20  # whatever the asker would like
 
 
-def answer(log: Source, data: bytes) -> list[bytes]:
-    """What to send back to whoever asked; nothing for nonsense."""
+def answer(log: Source, data: bytes, view: ViewId = NO_VIEW) -> list[bytes]:
+    """What to send back to whoever asked; nothing for nonsense. `view` is the one that this member is in.
+
+    A member that still fetches itself gives what it has: it may be the only one to have that.
+    """
     parsed = _parse(data)
     if parsed is None or not isinstance(parsed[1], Ask):
         return []
     ask = parsed[1]
     refusal = REFUSAL.write(Refusal(ask.number, log.first, log.chain_at(ask.upto) or b""))
-    if ask.upto > log.position or ask.position > ask.upto:
+    upto = min(ask.upto, log.position)
+    is_behind = ask.position > upto or (ask.position == upto < ask.upto)
+    if ask.entered != view or is_behind or (upto < ask.upto and not ask.wants_records):
         return [_message(Kind.BEHIND, refusal)]
     if ask.position < log.first - 1 or not ask.wants_records:
         return [_message(Kind.TRIMMED, refusal)]
     if log.chain_at(ask.position) != ask.chain:
         return [_message(Kind.DIFFERS, refusal)]
     try:
-        return _chunks(log, ask)
+        return _chunks(log, replace(ask, upto=upto))
     except JournalTrimmedError:
         return [_message(Kind.TRIMMED, refusal)]
     except JournalDivergedError:
@@ -231,17 +240,19 @@ class Backfill:
         peers: Sequence[Address],
         config: BackfillConfig | None = None,
         *,
+        view: ViewId = NO_VIEW,
         asked: int = 0,
         wants_records: bool = True,
     ) -> None:
         """`end` is where our journal ends, `upto` the position that we came in at, `peers` those who were there.
 
-        `asked`: the number of the last request before this one, whose answers may still come.
+        `view` is the one that we are in, `asked` the number of an earlier request whose answers may still come.
         Without `wants_records` nothing is fetched: the end is `BackfillImpossible`, which tells how to begin anew.
         """
         self._end = end
         self._upto = upto
         self._peers = list(peers)
+        self._view = view
         self._config = config or BackfillConfig()
         self._wants_records = wants_records
         self.asked = asked
@@ -276,8 +287,9 @@ class Backfill:
         self._performing = None
         return self._ask_later(now)
 
-    def peers_are(self, peers: Sequence[Address], now: int) -> list[Effect]:
+    def peers_are(self, peers: Sequence[Address], now: int, view: ViewId = NO_VIEW) -> list[Effect]:
         """A view was installed: these can be asked."""
+        self._view = view
         current = self._peers[0] if self._peers else None
         kept = [peer for peer in self._peers if peer in peers]
         self._peers = kept + [peer for peer in peers if peer not in kept]
@@ -370,6 +382,7 @@ class Backfill:
             config.chunk_bytes,
             config.chunks,
             self._wants_records,
+            self._view,
         )
         return [SendTo(self._peers[0], _message(Kind.ASK, ASK.write(ask)))]
 

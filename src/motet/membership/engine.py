@@ -250,6 +250,7 @@ class ViewEngine(Coordinator):
             record.last,
             record.attempts,
             self._heirs(current),
+            any(answer.is_whole for member, answer in current.answers.items() if member not in current.leavers),
         )
 
     def _on_merge_view(self, source: Address, frame: MergeView, now: int) -> list[Effect]:

@@ -143,12 +143,17 @@ class MergeLeader:
     # What the parts say together
 
     def _responses(self) -> list[MergeResponse]:
-        """The part with the latest log first, then ours, then by age: seniority in the merged view follows it."""
+        """The part with the latest log first, then ours, then by age: seniority in the merged view follows it.
+
+        A part that only knows how long that log was is no match for one that has it: what is stable, all have who were
+        in the primary view.
+        """
         answered = [(c, part.response) for c, part in self._parts.items() if part.response is not None]
         return [response for _, response in sorted(answered, key=lambda item: self._seniority(*item))]
 
-    def _seniority(self, coordinator: Address, response: MergeResponse) -> tuple[int, int, bool, ViewId]:
-        return (-response.epoch.number, -response.position, coordinator != self._local, response.view.id)
+    def _seniority(self, coordinator: Address, response: MergeResponse) -> tuple[int, bool, int, bool, ViewId]:
+        log = (-response.epoch.number, not response.is_whole, -response.position)
+        return (*log, coordinator != self._local, response.view.id)
 
     @property
     def members(self) -> tuple[Address, ...]:

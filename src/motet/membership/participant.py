@@ -59,6 +59,10 @@ class Flushed(Protocol):
     def position(self) -> int:
         """How far the log is delivered."""
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether we have what lies before that, as far as we keep it."""
+
     def log_after(self, cut: Cuts, finals: Finals, *, goes_on: bool) -> LogEnd:
         """Where the log will stand when the view has ended with this cut, which is held, and these numbers."""
 
@@ -253,7 +257,9 @@ class Participant:
         founds = self._surroundings.founds
         known = (record.last, record.attempts)
         past = named_past(self.past, record)
-        return Prepared(frame.view, frame.ballot, quads(digest), *known, need, founds, *log, decided, finals, past)
+        is_whole = self._channel.is_whole and need is not StateNeed.LACKING
+        own = (quads(digest), *known, need, founds, *log)
+        return Prepared(frame.view, frame.ballot, *own, decided, finals, past, is_whole)
 
     def _on_cut(self, source: Address, frame: CutTo, now: int) -> list[Effect]:
         if frame.view != self.view.id or frame.ballot != self._promised or not self.is_frozen:

@@ -3,6 +3,9 @@
 Positions count messages, from 1. What is delivered beyond the stable position can be taken back, and only if we are
 cut off from the primary component.
 
+Who comes in from outside has the position of the group and not what lies before it. If it keeps the log, it has to
+fetch that, and its log is not whole until then.
+
 Invariants: stable <= position; persisted <= position.
 """
 
@@ -31,6 +34,8 @@ class Log:
         self.stable = stable
         self.persisted = position
         self.producers = Producers(producers)
+        self.is_kept = False  # in a journal
+        self.is_whole = True
 
     def resume(self, position: int, stable: int, producers: Pairs) -> None:
         """What a journal kept of an earlier life is where we go on."""
@@ -59,6 +64,7 @@ class Log:
         self.stable = min(self.stable, end.position)
         self.persisted = min(self.persisted, self.stable)
         self.producers = Producers(end.producers)
+        self.is_whole = not self.is_kept
         return [rolled_back] if rolled_back.first <= rolled_back.last else []
 
     def _check(self) -> None:

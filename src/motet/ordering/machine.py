@@ -122,6 +122,10 @@ class TotalOrder:
             self._log.persisted = position
             self._stability.moved(now)
 
+    def keep(self, *, is_whole: bool = True) -> None:
+        """Our log is kept in a journal. It is whole if that has all of it, and not while a part is still fetched."""
+        self._log.is_kept, self._log.is_whole = True, is_whole
+
     def hold(self) -> None:
         """The application takes nothing for now."""
         self._is_held = True
@@ -142,6 +146,10 @@ class TotalOrder:
     @property
     def stable(self) -> int:
         return self._log.stable
+
+    @property
+    def is_whole(self) -> bool:
+        return self._log.is_whole
 
     @property
     def producers(self) -> Pairs:

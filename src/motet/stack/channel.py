@@ -135,6 +135,10 @@ class GroupChannel:
     def position(self) -> int:
         return self.ordering.position if self.ordering is not None else 0
 
+    @property
+    def is_whole(self) -> bool:
+        return self.ordering is None or self.ordering.is_whole
+
     def log_after(self, cut: Cuts, finals: Finals = (), *, goes_on: bool) -> LogEnd:
         if self.ordering is None:
             return LogEnd()

@@ -148,6 +148,11 @@ class Member:
         self.channel.persisted(position, now)
         return []
 
+    def keep_log(self, *, is_whole: bool = True) -> None:
+        """A journal keeps our log, and has all of it; or a part is still to be fetched."""
+        if self.channel.ordering is not None:
+            self.channel.ordering.keep(is_whole=is_whole)
+
     def sync(self, peer: Address, now: int) -> list[Effect]:
         return self._perform(self.unicast.sync(peer, now), now)
 

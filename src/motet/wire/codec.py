@@ -219,7 +219,10 @@ _CONTROL: dict[type[Frame], tuple[int, tuple[Field[Any], ...]]] = {
     Prepare: (40, (VIEW_ID, BALLOT, listed(ADDRESS), FLAG)),
     Prepared: (
         41,
-        (VIEW_ID, BALLOT, QUADS, *_RECORD, STATE_NEED, FLAG, VIEW_ID, U64, optional(DECISION), FINALS, listed(U64)),
+        (
+            *(VIEW_ID, BALLOT, QUADS, *_RECORD, STATE_NEED, FLAG, VIEW_ID, U64),
+            *(optional(DECISION), FINALS, listed(U64), FLAG),
+        ),
     ),
     CutTo: (42, (VIEW_ID, BALLOT, DECISION, *_RECORD)),
     Ready: (43, (VIEW_ID, BALLOT, U64, PAIRS)),
@@ -246,6 +249,7 @@ _CONTROL: dict[type[Frame], tuple[int, tuple[Field[Any], ...]]] = {
             U64,
             *_RECORD,
             listed(U64),
+            FLAG,
         ),
     ),
     MergeView: (55, (BALLOT, VIEW, PAIRS, listed(VIEW), listed(U64), VIEW_ID, *_RECORD)),

@@ -182,6 +182,7 @@ class Prepared(Frame):
     decided: Decision | None  # it has seen the COMMIT that ended this view so
     finals: Finals = ()  # numbers of ordered frames that it knows and others may not
     past: tuple[int, ...] = ()  # earlier incarnations whose memory it holds, and for which it stands
+    is_whole: bool = True  # it has what it should keep of that log, and the state that goes with it
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,6 +299,7 @@ class MergeResponse(Frame):
     last: View | None
     attempts: tuple[View, ...]
     past: tuple[int, ...] = ()  # earlier incarnations that those who go on stand for
+    is_whole: bool = True  # one of those who go on has all of the log and the state; the others may still fetch it
 
 
 @dataclass(frozen=True, slots=True)
