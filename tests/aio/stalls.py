@@ -19,6 +19,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from random import Random
 
+from motet.journal.reader import JournalReader
 from motet.journal.verify import verify
 from tests.aio.processes import MemberProcess
 
@@ -71,7 +72,7 @@ class Trial:
         process.signal(signal.SIGCONT)
 
     def settle(self) -> int:
-        """A message of every member gets through to all, and all agree on how far the log is."""
+        """A message of every member gets through to all, and all agree on how far the log is; so do their journals."""
         for name, member in self._members.items():
             member.say(do="prove", text=f"{name}-{self._round}")
         began, logs = time.monotonic(), []
@@ -82,12 +83,15 @@ class Trial:
                 raise AssertionError(f"the log stands still for {member.name}\n{self._look()}") from error
         while time.monotonic() < began + PATIENCE_S:
             logs = [member.stats()["log"] for member in self._members.values()]
-            positions = {log["position"] for log in logs}
+            positions = {log["position"] for log in logs} | self._in_journals()
             if len(positions) == 1 and all(log["stable"] == log["position"] for log in logs):
                 self._check_nothing_is_lost(position := int(positions.pop()))
                 return position
             time.sleep(0.1)
-        raise AssertionError(f"the members do not agree: {logs}\n{self._look()}")
+        raise AssertionError(f"the members do not agree: {logs} {self._in_journals()}\n{self._look()}")
+
+    def _in_journals(self) -> set[int]:
+        return {JournalReader(self._home / name).bounds().last for name in self._members}
 
     def _check_nothing_is_lost(self, position: int) -> None:
         """What is not in the log was said to have failed."""

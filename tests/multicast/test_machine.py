@@ -458,6 +458,32 @@ class TestTailNotice:
         assert machine.due is not None
         assert machine.due - machine.now < 10 * MILLISECOND
 
+    @pytest.mark.parametrize("is_repaired", [True, False])
+    def test_an_ack_that_waited_for_a_repair_measures_nothing(self, is_repaired: bool) -> None:
+        """It came after the notice, a request and the repair; patience would grow with every loss."""
+        machine = Machine(B)
+        for seqno in range(1, 21):
+            machine.send(b"again")
+            machine.tick_when_due()
+            if is_repaired:
+                machine.receive(B, MulticastXmitRequest(A.incarnation, ((seqno, seqno),)))
+            machine.now += 300 * MILLISECOND
+            machine.receive(B, MulticastAck(seqno))
+        machine.send(b"again")
+        assert machine.due is not None
+        assert (machine.due - machine.now < 100 * MILLISECOND) is is_repaired
+
+    def test_an_ack_after_two_notices_measures_nothing(self) -> None:
+        machine = Machine(B)
+        for seqno in range(1, 21):
+            machine.send(b"again")
+            machine.tick_when_due()
+            machine.tick_when_due()
+            machine.now += 1
+            machine.receive(B, MulticastAck(seqno))
+        machine.send(b"again")
+        assert machine.due == machine.now + PATIENCE
+
     def test_a_receiver_that_has_everything_acks_again_if_the_sender_lacks_the_ack(self) -> None:
         machine = Machine(B)
         machine.receive(B, data(B, 1))

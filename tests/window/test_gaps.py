@@ -133,6 +133,34 @@ def test_the_answer_to_a_repeated_request_measures_nothing() -> None:
     assert watched.patience == patience
 
 
+def test_a_request_that_is_the_first_of_its_look_only_is_no_first_one() -> None:
+    """1 and 3 were asked for together; when 1 has come the next look begins with 3, which was asked for before."""
+    watched = Watched()
+    watched.arrive(0, 2, 4)
+    now, asked = watched.look_when_due()
+    assert asked == ((1, 1), (3, 3))
+    watched.arrive(now + MILLISECOND, 1)
+    patience = watched.patience
+    now, asked = watched.look_when_due()
+    assert asked == ((3, 3),)
+    watched.arrive(now + 1, 3)
+    assert watched.patience == patience
+
+
+def test_what_is_asked_for_the_first_time_measures_also_beside_what_was_asked_for_before() -> None:
+    watched = Watched()
+    watched.arrive(0, 2)
+    watched.look_when_due()
+    watched.look_when_due()
+    watched.arrive(watched.watch.due or 0, 4)
+    patience = watched.patience
+    now, asked = watched.look_when_due()
+    while (3, 3) not in asked:
+        now, asked = watched.look_when_due()
+    watched.arrive(now + 1, 3)
+    assert watched.patience != patience, "measured"
+
+
 def test_the_back_off_is_forgotten_once_everything_is_there() -> None:
     watched = Watched()
     watched.arrive(0, 2)

@@ -293,6 +293,8 @@ class Multicast:
         to_all = is_recent and last_to != source
         self._note_repair((frame.sender, seqno), None if to_all else source, now)
         self._counters[Count.FRAME_RESENT] += 1
+        if holder is self._sender:
+            self._sender.repaired()
         return [Broadcast(frame) if to_all else Transmit(source, frame)]
 
     def _note_repair(self, key: tuple[int, int], to: Address | None, now: int) -> None:

@@ -51,7 +51,7 @@ class MulticastSender:
         self._is_frozen = False  # a flush is under way: what is accepted waits for the next view
         self._announced = 0  # the stable seqno that the group was last told
         self._attempt = 0
-        self._noticed_at: int | None = None  # when the last tail notice left; its ack measures the round trip
+        self._noticed_at: int | None = None  # when the only tail notice left; its ack measures the round trip
 
     @property
     def waiting_bytes(self) -> int:
@@ -149,11 +149,15 @@ class MulticastSender:
                 return []
         else:
             self._attempt += 1
-            self._noticed_at = now
+            self._noticed_at = now if self._attempt == 1 else None
             self.due = now + self._round_trip.backed_off(self._attempt)
         self._announced = self.window.low
         self._counters[Count.TAIL_NOTICE_SENT] += 1
         return [Broadcast(Highest(self.window.high, self.window.low, self.view))]
+
+    def repaired(self) -> None:
+        """An ack that comes now may have waited for a repair, and answers no notice (Karn's rule)."""
+        self._noticed_at = None
 
     def frame(self, seqno: int) -> MulticastData | None:
         body = self.window[seqno]

@@ -3,6 +3,9 @@
 A gap is noticed when it appears and asked for at the next look if it is still there, so mere reordering asks for
 nothing. While a gap stands, looks follow the measured round trip and back off when nothing comes; without a gap there
 is no look at all. Both receiving halves (unicast and multicast) share this.
+
+The round trip is measured from a question to its answer, and only by frames that were asked for once (Karn's rule):
+of others nobody can say which question was answered.
 """
 
 from __future__ import annotations
@@ -21,7 +24,8 @@ class GapWatch:
         self._noticed = 0  # gaps up to here were there at the last look
         self._attempt = 0
         self._asked: int | None = None  # the lowest seqno that was last asked for
-        self._asked_at: int | None = None  # when, if it was asked for just once: then its arrival measures a round trip
+        self._asked_to = 0  # nothing beyond it was ever asked for
+        self._timed: tuple[int, int] | None = None  # a seqno that was asked for just once, and when
         self._fruitless = (0, 0)  # (claimed, low) when a look found nothing missing; until it changes there is no look
         self.due: int | None = None
 
@@ -51,9 +55,18 @@ class GapWatch:
         self._noticed = self._claimed
         self.due = now + self._round_trip.backed_off(self._attempt)
         if asked:
-            self._asked, self._asked_at = asked[0][0], now if self._attempt == 0 else None
+            self._asked = asked[0][0]
             self._attempt += 1
+            self._time(asked, now)
         return asked
+
+    def _time(self, asked: Ranges, now: int) -> None:
+        if self._timed is not None and any(first <= self._timed[0] <= last for first, last in asked):
+            self._timed = None
+        fresh = next((max(first, self._asked_to + 1) for first, last in asked if last > self._asked_to), None)
+        if self._timed is None and fresh is not None:
+            self._timed = (fresh, now)
+        self._asked_to = max(self._asked_to, asked[-1][1])
 
     def hurry(self, seqno: int, now: int) -> None:
         """What is missing up to `seqno` was sent long ago: ask at the next look, and look now."""
@@ -65,16 +78,19 @@ class GapWatch:
 
     def abandon(self) -> None:
         """What is missing will not come; the next change of the window starts afresh."""
-        self.due = self._asked = self._asked_at = None
+        self.due = self._asked = self._timed = None
         self._attempt = 0
 
     def _note_repair(self, now: int) -> None:
         """A repair that came ends the back-off: the link works, so the rest is asked for at its pace."""
-        if self._asked is None or (self._window.delivered < self._asked and self._window[self._asked] is None):
+        if self._timed is not None and self._is_here(self._timed[0]):
+            self._round_trip.sample(now - self._timed[1])
+            self._timed = None
+        if self._asked is None or not self._is_here(self._asked):
             return
-        if self._asked_at is not None:
-            self._round_trip.sample(now - self._asked_at)
-        self._asked = self._asked_at = None
-        self._attempt = 0
+        self._asked, self._attempt = None, 0
         if self.due is not None:
             self.due = min(self.due, now + self._round_trip.patience_ns)
+
+    def _is_here(self, seqno: int) -> bool:
+        return self._window.delivered >= seqno or self._window[seqno] is not None
