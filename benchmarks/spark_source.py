@@ -1,7 +1,10 @@
-"""The batch source beside spark.read.parquet, the same rows. Run: python benchmarks/spark_source.py
+"""The batch source beside spark.read.parquet, the same rows.
 
-Rows are read from a journal (`path`), from a log service over Arrow Flight (`members`) and from Parquet. Each read
-touches every column: it sums up lengths and numbers, so nothing can be skipped. The three take turns.
+    PYTHONPATH=. python benchmarks/spark_source.py
+
+Rows are read from a journal (`path`), from a log service over Arrow Flight (`members`) and from Parquet, all columns of
+all rows, and thrown away (Spark's `noop`), so that what is measured is reading. With --sums every column is summed up
+instead. The three take turns. Processor time is that of all processes together, the log service's included.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from statistics import median
 
 from pyspark.sql import DataFrame
 
+from benchmarks.processor_time import processor_seconds
 from motet.journal import Fsync, JournalConfig
 from motet.journal.reader import JournalReader
 from motet.journal.synthetic import write_journal
@@ -57,11 +61,11 @@ def main() -> None:
     )
     assert service.stdout is not None
     endpoint = service.stdout.readline().strip()
-    ours = spark.read.format("motet").option("batch_rows", options.batch_rows)
+    ours = {"batch_rows": str(options.batch_rows)}
     runs: dict[str, Callable[[], DataFrame]] = {
         "spark.read.parquet": lambda: spark.read.parquet(str(parquet)),
-        "motet, journal": lambda: ours.option("path", str(journal)).load(),
-        "motet, log service": lambda: spark.read.format("motet").option("members", endpoint).load(),
+        "motet, journal": lambda: spark.read.format("motet").options(path=str(journal), **ours).load(),
+        "motet, log service": lambda: spark.read.format("motet").options(members=endpoint, **ours).load(),
     }
     try:
         report(options, runs, JournalReader(journal).bounds().stable)
@@ -70,23 +74,31 @@ def main() -> None:
 
 
 def report(options: argparse.Namespace, runs: dict[str, Callable[[], DataFrame]], rows: int) -> None:
-    seconds: dict[str, list[float]] = {name: [] for name in runs}
-    for round_ in range(options.rounds + 1):
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in runs}
+    for round_ in range(options.warm_up + options.rounds):
         for name, run in runs.items():
-            began = time.perf_counter()
-            first = run().selectExpr(*SUMS, *MORE).first()
-            assert first is not None
-            assert first[0] == rows
-            if round_:
-                seconds[name].append(time.perf_counter() - began)
-    medians = {name: median(taken) for name, taken in seconds.items()}
+            began, spent = time.perf_counter(), processor_seconds()
+            consume(run(), rows, options.sums)
+            if round_ >= options.warm_up:  # until then the JVM compiles
+                taken[name].append((time.perf_counter() - began, processor_seconds() - spent))
     if options.json:
-        print(json.dumps({"rows": rows, "seconds": seconds}))
+        print(json.dumps({"rows": rows, "seconds": taken}))
         return
     print(f"\n{rows} rows of {options.size} B, all columns, {options.cores} cores, {options.rounds} rounds")
-    for name, taken in medians.items():
-        share = medians["spark.read.parquet"] / taken
-        print(f"  {name:<20} {taken:8.2f} s   {rows / taken / 1e6:6.2f} M rows/s   {share:5.2f} of Parquet's rate")
+    parquet = median(wall for wall, _ in taken["spark.read.parquet"])
+    for name, both in taken.items():
+        wall, spent = median(wall for wall, _ in both), median(spent for _, spent in both)
+        rates = f"{rows / wall / 1e6:6.2f} M rows/s   {parquet / wall:5.2f} of Parquet's rate"
+        print(f"  {name:<20} {wall:8.2f} s   {rates}   {spent / rows * 1e6:6.3f} processor s per M rows")
+
+
+def consume(table: DataFrame, rows: int, is_summed: bool) -> None:
+    if not is_summed:
+        table.write.format("noop").mode("overwrite").save()
+        return
+    first = table.selectExpr(*SUMS, *MORE).first()
+    assert first is not None
+    assert first[0] == rows
 
 
 def arguments() -> argparse.Namespace:
@@ -95,6 +107,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--size", type=int, default=100, help="bytes of a payload")
     parser.add_argument("--batch-rows", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--warm-up", type=int, default=3, help="rounds before")
+    parser.add_argument("--sums", action="store_true", help="sum up all columns instead of throwing rows away")
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--data", default="/tmp/motet-spark-source")
     parser.add_argument("--json", action="store_true")

@@ -65,6 +65,7 @@ def test_ranges_are_split_evenly_and_completely() -> None:
     assert split(1, 250, options) == [Range(1, 83), Range(84, 166), Range(167, 250)]
     assert split(5, 4, options) == []
     assert len(split(1, 3, SourceOptions(path=("x",), partitions=8))) == 3
+    assert split(1, 250, options, [1, 70, 120]) == [Range(1, 69), Range(70, 166), Range(167, 250)]
 
 
 def test_filters_that_are_taken_are_taken_exactly() -> None:

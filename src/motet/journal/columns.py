@@ -128,7 +128,9 @@ def _encoded_texts(texts: Sequence[bytes], counts: _Ints) -> pa.Array:
     codes: dict[bytes, int] = {}
     indices = np.fromiter((codes.setdefault(text, len(codes)) for text in texts), np.int32, len(texts))
     dictionary = pa.array([text.decode() for text in codes], pa.string())
-    return pa.DictionaryArray.from_arrays(np.repeat(indices, counts), dictionary)
+    repeated = np.repeat(indices, counts)  # as a buffer: from an array Arrow would load pandas
+    codes_at = pa.Array.from_buffers(pa.int32(), len(repeated), [None, pa.py_buffer(repeated)])
+    return pa.DictionaryArray.from_arrays(codes_at, dictionary)
 
 
 def _variable(kind: pa.DataType, offsets: NDArray[np.int32], data: bytes) -> pa.Array:

@@ -103,6 +103,17 @@ class JournalReader:
             raise JournalCorruptError(walked.name, walked.end, walked.state.position, walked.flaw or "")
         return Bounds(_first_of(names[0]), walked.state.position, walked.state.stable, walked.state.epoch.number)
 
+    @property
+    def first(self) -> int:
+        """The oldest position; no file is looked into for it."""
+        return _first_of(self._names()[0])
+
+    def is_stable(self, position: int) -> bool:
+        """Whether all up to `position` is; mostly the beginning of the last segment says so, and nobody walks along."""
+        if position <= self._opening(self._names()[-1]).state.stable:
+            return True
+        return position <= self.bounds().stable
+
     def views(self) -> list[ViewRecord]:
         """The primary views in which the log was delivered, as far as it reaches back; the oldest first."""
         found: list[ViewRecord] = []

@@ -16,6 +16,7 @@ from motet.spark.compare import Difference, Neighbour, differences
 from motet.spark.digests import KEY_BYTES
 from motet.spark.inputs import SEGMENT, MemberInput, Piece, cuts_within, read_piece, read_positions
 from motet.spark.kernels import summaries
+from motet.spark.tasks import settle_worker
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -76,6 +77,7 @@ def in_tasks(spark: SparkSession, count: int, work: Callable[[int], Iterator[pa.
     """Run `work(0)` to `work(count - 1)`, each in a task of its own."""
 
     def each(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        settle_worker()
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 yield from work(number)

@@ -6,15 +6,21 @@ when one fails. Every batch is checked for that: it must begin where the last on
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
 from motet.errors import JournalCorruptError, MotetError
 from motet.spark.options import SourceOptions
+
+if TYPE_CHECKING:
+    from motet.journal.reader import JournalReader
+
+MOST_KEPT = 64  # readers of a thread; each keeps an index of what it has walked along
 
 
 class LogUnreadableError(MotetError):
@@ -38,6 +44,9 @@ class Extent:
 
 class Log(Protocol):
     def extent(self) -> Extent: ...
+
+    def starts(self) -> list[int]:
+        """Positions at which a read begins without looking for its place; ascending."""
 
     def read(self, first: int, last: int, batch_rows: int) -> Iterator[pa.RecordBatch]: ...
 
@@ -81,6 +90,9 @@ class ServiceLog:
         offsets = self._client.offsets()
         return Extent(offsets.first, offsets.stable, offsets.epoch)
 
+    def starts(self) -> list[int]:
+        return []
+
     def read(self, first: int, last: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
         yield from self._client.read(first, last, batch_rows=batch_rows)
 
@@ -92,9 +104,6 @@ class JournalLog:
     """Journals of several members as one log. Of each only the stable part counts: the rest may yet be taken back."""
 
     def __init__(self, directories: Sequence[str]) -> None:
-        from motet.journal.reader import JournalReader
-
-        self._reader = JournalReader
         self._directories = tuple(directories)
 
     def extent(self) -> Extent:
@@ -104,17 +113,24 @@ class JournalLog:
         first = min(extent.first for _, extent in found)
         return Extent(first, max(extent.stable for _, extent in found), max(extent.epoch for _, extent in found))
 
+    def starts(self) -> list[int]:
+        """Of the journal that a read tries first."""
+        for directory, _ in self._extents({}):
+            return [segment.first for segment in _reader_of(directory).segments()]
+        return []
+
     def read(self, first: int, last: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
         position = first
         while position <= last:
             reached = position
             failures: dict[str, str] = {}
-            for directory in self._holders(position, failures):
+            for directory in self._holders(position, last, failures):
                 try:
                     for batch in self._read_one(directory, reached, last, batch_rows):
                         reached += batch.num_rows
                         yield batch
                 except (OSError, MotetError, pa.ArrowException) as error:
+                    _forget(directory)  # it may have seen half of something
                     failures[directory] = str(error)
                 if reached > position:
                     break
@@ -126,8 +142,8 @@ class JournalLog:
         pass
 
     def _read_one(self, directory: str, first: int, last: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
-        reader = self._reader(directory)
-        last = min(last, reader.bounds().stable)
+        reader = _reader_of(directory)
+        last = last if reader.is_stable(last) else min(last, reader.bounds().stable)
         try:
             for batch in reader.read(first, last, batch_rows=batch_rows):
                 check_batch(batch, first, directory)
@@ -137,20 +153,25 @@ class JournalLog:
             yield from reader.read(first, error.position, batch_rows=batch_rows)  # what is good before the damage
             raise
 
-    def _holders(self, position: int, failures: dict[str, str]) -> list[str]:
-        """The journal that reaches furthest comes first: then a range rarely needs a second one."""
+    def _holders(self, position: int, last: int, failures: dict[str, str]) -> list[str]:
+        """Journals that reach to the last position come first: then a range rarely needs a second one."""
         holders = []
-        for directory, extent in self._extents(failures):
-            if extent.first <= position <= extent.stable:
-                holders.append((-extent.stable, directory))
-            else:
-                failures[directory] = f"has {_range(extent)}"
-        return [directory for _, directory in sorted(holders)]
+        for directory in self._directories:
+            try:
+                reader = _reader_of(directory)
+                if reader.first <= position and reader.is_stable(position):
+                    holders.append((not reader.is_stable(last), directory))
+                else:
+                    bounds = reader.bounds()
+                    failures[directory] = f"has {_range(Extent(bounds.first, bounds.stable, bounds.epoch))}"
+            except (OSError, MotetError) as error:
+                failures[directory] = str(error)
+        return [directory for _, directory in sorted(holders, key=lambda one: one[0])]
 
     def _extents(self, failures: dict[str, str]) -> Iterator[tuple[str, Extent]]:
         for directory in self._directories:
             try:
-                bounds = self._reader(directory).bounds()
+                bounds = _reader_of(directory).bounds()
             except (OSError, MotetError) as error:
                 failures[directory] = str(error)
             else:
@@ -160,6 +181,25 @@ class JournalLog:
         if not failures:
             list(self._extents(failures))
         return "; ".join(f"{directory}: {said}" for directory, said in failures.items())
+
+
+_kept = threading.local()  # a reader is for one thread
+
+
+def _reader_of(directory: str) -> JournalReader:
+    """One that knows its way already, if this process has read here before: a worker does task after task."""
+    from motet.journal.reader import JournalReader  # not needed for services, and takes a while to load
+
+    readers: dict[str, JournalReader] = _kept.__dict__.setdefault("readers", {})
+    reader = readers.pop(directory, None) or JournalReader(directory)
+    readers[directory] = reader
+    while len(readers) > MOST_KEPT:
+        del readers[next(iter(readers))]
+    return reader
+
+
+def _forget(directory: str) -> None:
+    _kept.__dict__.get("readers", {}).pop(directory, None)
 
 
 def check_batch(batch: pa.RecordBatch, first: int, who: str) -> None:

@@ -16,7 +16,7 @@ KNOWN = {
     "start": "first position, or earliest (the default), or latest",
     "end": "last position, or latest (the default): what is stable when the query is planned",
     "partitions": "how many partitions a range is split into; default: as many as rows_per_partition gives",
-    "rows_per_partition": "most rows of a partition",
+    "rows_per_partition": "about how many rows a partition has at most",
     "max_rows_per_trigger": "most rows of one micro-batch; default: all there are",
     "batch_rows": "rows of one Arrow batch, 1 000 to 50 000",
     "pushdown": "true: take filters from Spark, for a DataFrame that is used for one query only (see the guide)",
@@ -26,6 +26,7 @@ KNOWN = {
 _SPARKS_OWN = {"paths", "checkpointlocation"}
 FEWEST_BATCH_ROWS, MOST_BATCH_ROWS = 1_000, 50_000
 MOST_PARTITIONS = 100_000
+ROWS_PER_PARTITION = 500_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class SourceOptions:
     start: Where = "earliest"
     end: Where = "latest"
     partitions: int | None = None
-    rows_per_partition: int = 250_000
+    rows_per_partition: int = ROWS_PER_PARTITION
     max_rows_per_trigger: int | None = None
     batch_rows: int = 20_000
     pushdown: bool = False
@@ -63,7 +64,7 @@ def parse_source(options: Mapping[str, str]) -> SourceOptions:
         start=_where(given, "start", "earliest"),
         end=_where(given, "end", "latest"),
         partitions=number(given, "partitions", None, 1, MOST_PARTITIONS),
-        rows_per_partition=number(given, "rows_per_partition", 250_000, 1, 1 << 40) or 250_000,
+        rows_per_partition=number(given, "rows_per_partition", ROWS_PER_PARTITION, 1, 1 << 40) or ROWS_PER_PARTITION,
         max_rows_per_trigger=number(given, "max_rows_per_trigger", None, 1, 1 << 40),
         batch_rows=number(given, "batch_rows", 20_000, FEWEST_BATCH_ROWS, MOST_BATCH_ROWS) or 20_000,
         pushdown=_flag(given, "pushdown"),

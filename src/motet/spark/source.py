@@ -39,6 +39,7 @@ from motet.errors import ConfigError, MotetError
 from motet.spark.logs import Extent, Log, check_start, open_log
 from motet.spark.options import SourceOptions, parse_source
 from motet.spark.pushdown import HIGHEST, Wanted, bounds_of_in, push
+from motet.spark.tasks import settle_worker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -117,17 +118,28 @@ class Range(InputPartition):
     last: int
 
 
-def split(first: int, last: int, options: SourceOptions) -> list[Range]:
-    """Even parts: as many as asked for, else as many as keep each below `rows_per_partition`."""
+def split(first: int, last: int, options: SourceOptions, starts: Sequence[int] = ()) -> list[Range]:
+    """Even parts: as many as asked for, else as many as keep each about below `rows_per_partition`.
+
+    A part begins at one of `starts` where there is one near.
+    """
     rows = last - first + 1
     if rows <= 0:
         return []
     parts = min(rows, options.partitions or -(-rows // options.rows_per_partition))
     cuts = [first + rows * part // parts for part in range(parts + 1)]
+    cuts[1:-1] = [_moved(cut, starts, rows // parts // 4) for cut in cuts[1:-1]]
     return [Range(low, high - 1) for low, high in pairwise(cuts)]
 
 
+def _moved(cut: int, starts: Sequence[int], most: int) -> int:
+    """To the nearest start, by at most so much."""
+    nearest = min(starts, key=lambda start: abs(start - cut), default=cut)
+    return nearest if abs(nearest - cut) <= most else cut
+
+
 def read_range(part: Range, options: SourceOptions, schema: pa.Schema, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+    settle_worker()
     log = open_log(options)
     try:
         picked = (wanted.pick(batch) for batch in log.read(part.first, part.last, options.batch_rows))
@@ -170,11 +182,11 @@ class MotetReader(DataSourceReader):
     def partitions(self) -> list[Range]:
         log = open_log(self._options)
         try:
-            extent = log.extent()
+            extent, starts = log.extent(), log.starts()
         finally:
             log.close()
         first, last = self._bounds(extent)
-        parts = split(max(first, self._wanted.low), min(last, self._wanted.high), self._options)
+        parts = split(max(first, self._wanted.low), min(last, self._wanted.high), self._options, starts)
         return parts or [Range(1, 0)]  # PySpark takes no partition at all for one without a value
 
     def _bounds(self, extent: Extent) -> tuple[int, int]:
