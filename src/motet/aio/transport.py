@@ -22,6 +22,7 @@ from motet.errors import BindError
 MOST_DATAGRAM = 65_535
 MOST_ROUTES = 10_000
 MOST_WAITING = 4_096  # datagrams that wait for the system to take them
+BUSY_S = 0.0002  # a wake-up so soon after another one looks for more than one datagram; else to look in vain costs more
 LARGE_BYTES = 16_384  # a datagram of a stream that has much to carry
 REST_S = 0.001  # between two looks at such a stream; the socket holds many times what comes meanwhile
 logger = logging.getLogger("motet")
@@ -54,6 +55,7 @@ class UdpTransport:
         self._received: Received | None = None
         self.wants_sources = False  # whoever injects faults asks where datagrams come from
         self.lost = 0  # datagrams that the system did not take
+        self._woken_at = 0.0
         self._large_at = 0.0  # when a large datagram was last there
         self._grow_buffers()
 
@@ -142,8 +144,10 @@ class UdpTransport:
         assert self._received is not None
         datagrams: list[bytes] = []
         sources: list[Endpoint] | None = [] if self.wants_sources else None
+        before, self._woken_at = self._woken_at, time.monotonic()
+        is_busy = self._woken_at - before < BUSY_S
         try:
-            for _ in range(self._config.batch):
+            for _ in range(self._config.batch if is_busy else 1):
                 if sources is None:
                     datagrams.append(sock.recv(MOST_DATAGRAM))
                 else:

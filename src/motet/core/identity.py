@@ -89,7 +89,12 @@ class Address:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Address):
             return NotImplemented
-        return self is other or (self.incarnation == other.incarnation and self._key() == other._key())
+        return self is other or (
+            self.incarnation == other.incarnation
+            and self.port == other.port
+            and self.name == other.name
+            and self.host == other.host
+        )
 
     def __lt__(self, other: object) -> bool:
         if not isinstance(other, Address):
