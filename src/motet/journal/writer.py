@@ -149,6 +149,11 @@ class Journal:
         return self._owner.past
 
     @property
+    def founds(self) -> bool:
+        """No life that had this journal was told that it had lost the memory of a group."""
+        return self._owner.founds
+
+    @property
     def owner(self) -> Address | None:
         return self._owner.address
 
@@ -162,10 +167,13 @@ class Journal:
 
     # Who writes it
 
-    def begin(self, local: Address) -> None:
-        """A new life of the process takes the journal over. On disk when it returns."""
+    def begin(self, local: Address, *, founds: bool = True) -> None:
+        """A new life of the process takes the journal over. On disk when it returns.
+
+        `founds`: whether it counts when a group is founded; once that was denied, it is to all later lives.
+        """
         with self._writing("begin"):
-            self._save(self._owner.taken_over(local))
+            self._save(self._owner.taken_over(local, founds=founds))
 
     def remember(self, record: PrimaryRecord) -> None:
         """Call before anybody is told of what is in `record`. On disk when it returns."""
