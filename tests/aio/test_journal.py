@@ -182,3 +182,15 @@ def test_the_log_cannot_be_served_without_a_journal() -> None:
             await motet.join("test", config=motet.Config.local(log_bind="127.0.0.1:0"))
 
     run(test)
+
+
+def test_a_journal_that_began_after_a_loss_founds_nothing_in_any_life(tmp_path: Path) -> None:
+    """It was told once that it must not; without the word in its journal, the next life made a second group."""
+
+    async def life(*, founds: bool) -> bool:
+        alone = await start("a", [], tmp_path, config=motet.Config.local(founds=founds), wait=False)
+        may_found = alone._driver.member.membership.founds
+        await alone.close()
+        return may_found
+
+    assert [run(lambda: life(founds=founds)) for founds in (True, False, True)] == [True, False, False]  # noqa: B023

@@ -56,6 +56,15 @@ def test_a_restart_finds_everything_again(tmp_path: Path) -> None:
     again.close()
 
 
+def test_who_must_not_found_a_group_must_not_in_any_later_life(tmp_path: Path) -> None:
+    for founds, expected in ((True, True), (False, False), (True, False)):
+        with Journal.open(tmp_path, GROUP) as journal:
+            journal.begin(A, founds=founds)
+            assert journal.founds is expected
+    with Journal.open(tmp_path, GROUP) as journal:
+        assert not journal.founds
+
+
 def test_segments_follow_one_another(tmp_path: Path) -> None:
     config = JournalConfig(fsync=Fsync.ALWAYS, segment_bytes=4096)
     journal, scribe = begun(tmp_path, config)

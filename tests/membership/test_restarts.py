@@ -230,8 +230,7 @@ def test_memory_that_began_after_a_loss_founds_nothing() -> None:
     world.restart("A", config=told)
     world.run(0.5)
     world.crash("A")
-    world.config = told
-    world.wake("A")
+    world.wake("A")  # nobody tells it again
     world.run(5)
     assert not world["A"].view.is_primary
 

@@ -179,7 +179,7 @@ class Joining:
         )
         member = Member(address, self.group, settings, rng, _memory(journal))
         if journal is not None:
-            journal.begin(address)
+            journal.begin(address, founds=config.founds)
         listeners: list[Group] = []
 
         def listen(news: list[Effect]) -> None:
@@ -240,7 +240,8 @@ def _memory(journal: Journal | None) -> Memory:
     if journal is None:
         return Memory()
     past = (*journal.past, *((journal.owner.incarnation,) if journal.owner is not None else ()))
-    return Memory(journal.record, journal.epoch, journal.position, journal.stable, past, journal.producers)
+    known = (journal.record, journal.epoch, journal.position, journal.stable, past, journal.producers)
+    return Memory(*known, founds=journal.founds)
 
 
 def _transport_config(config: Config) -> TransportConfig:

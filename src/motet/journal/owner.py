@@ -15,7 +15,7 @@ from motet.journal.disk import Disk
 from motet.journal.records import FILE_HEADER, MAGIC, READABLE, START_OF_CHAIN, VERSION, Kind, record_bytes
 from motet.journal.scan import FIRST_RECORD_AT, Scan
 from motet.membership.primary import PrimaryRecord
-from motet.wire.fields import ADDRESS, U64, VIEW, Field, MalformedError, Reader, checked, listed, optional
+from motet.wire.fields import ADDRESS, FLAG, U64, VIEW, Field, MalformedError, Reader, checked, listed, optional
 
 NAME = "member"
 MOST_PAST = 256  # lives of one process that are remembered
@@ -31,11 +31,12 @@ class Owner:
     past: tuple[int, ...] = ()  # incarnations that owned it before, oldest first
     record: PrimaryRecord = field(default_factory=PrimaryRecord)
     stable: int = 0  # noted before the log is rolled back; else the log knows better
+    founds: bool = True  # False for ever once a life was told so: this memory may have begun after a loss
 
-    def taken_over(self, address: Address) -> Owner:
+    def taken_over(self, address: Address, *, founds: bool) -> Owner:
         before = () if self.address is None or self.address == address else (self.address.incarnation,)
         past = tuple(one for one in (*self.past, *before) if one != address.incarnation)
-        return replace(self, address=address, past=past[-MOST_PAST:])
+        return replace(self, address=address, past=past[-MOST_PAST:], founds=self.founds and founds)
 
     def flaw_of(self, writer: Address | None) -> str | None:
         """Why a segment that says who wrote it is not this journal's. Lives that are forgotten count by their name."""
@@ -52,7 +53,9 @@ def in_full(member: Address) -> str:
 
 
 OWNER: Field[Owner] = checked(
-    Owner, lambda o: (o.address, o.past, o.record, o.stable), optional(ADDRESS), listed(U64), PRIMARY_RECORD, U64
+    Owner,
+    lambda o: (o.address, o.past, o.record, o.stable, o.founds),
+    *(optional(ADDRESS), listed(U64), PRIMARY_RECORD, U64, FLAG),
 )
 
 

@@ -152,6 +152,11 @@ class Journal:
         return self._owner.past
 
     @property
+    def founds(self) -> bool:
+        """No life that had this journal was told that it had lost the memory of a group."""
+        return self._owner.founds
+
+    @property
     def owner(self) -> Address | None:
         return self._owner.address
 
@@ -165,10 +170,13 @@ class Journal:
 
     # Who writes it
 
-    def begin(self, local: Address) -> None:
-        """A new life of the process takes the journal over. On disk when it returns."""
+    def begin(self, local: Address, *, founds: bool = True) -> None:
+        """A new life of the process takes the journal over. On disk when it returns.
+
+        `founds`: whether it counts when a group is founded; once that was denied, it is to all later lives.
+        """
         with self._syncing, self._writing("begin"):
-            self._save(self._known_owner().taken_over(local))
+            self._save(self._known_owner().taken_over(local, founds=founds))
             self._store.owner = local
             if self._store.is_unused(self._state) and self._store.last.opening.state.owner is None:
                 self._store.restart(self._state)  # so that the first segment says whose it is, too

@@ -11,7 +11,7 @@ With a `MembershipConfig` the member finds its group by itself: call `start`. Wi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from motet.core.counters import Count, Counters
@@ -109,6 +109,7 @@ class Member:
         self._membership: Membership | None = None
         if config.membership is not None:
             settings = config.membership_sized(config.membership)
+            settings = replace(settings, founds=settings.founds and memory.founds)
             kept = (memory.record, memory.epoch, memory.past)
             self._membership = Membership(address, self.channel, settings, self.counters, rng, *kept)
 
@@ -296,7 +297,8 @@ class Member:
         membership, ordering = self.membership, self.channel.ordering
         position, stable = (ordering.position, ordering.stable) if ordering is not None else (0, 0)
         past = (*membership.past, self.address.incarnation)
-        return Memory(membership.record, membership.epoch, position, stable, past, self.producers)
+        known = (membership.record, membership.epoch, position, stable, past, self.producers)
+        return Memory(*known, founds=membership.founds)
 
     @property
     def producers(self) -> tuple[tuple[int, int], ...]:
