@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,7 +15,8 @@ from pyspark.sql import SparkSession
 from motet.journal import Fsync, Journal, JournalConfig
 from motet.journal.synthetic import write_journal
 from motet.spark.campaign import ORDER_BROKEN, Campaign
-from motet.spark.follow import LiveAudit
+from motet.spark.ending import raise_failure, stop_between_batches, told_to_stop
+from motet.spark.follow import Beat, LiveAudit
 from motet.spark.pipeline import Pipeline
 from motet.spark.verdict import Finding
 from tests.spark import forge
@@ -67,6 +73,61 @@ def test_the_live_audit_goes_on_after_a_restart_and_raises_the_alarm(
     LiveAudit(spark, where, tmp_path / "state", alarms.extend).beat()
     assert {(one.check, one.member, one.position) for one in alarms} >= {("integrity", "bob", position)}
     assert {one.member for one in alarms if one.kind != "nobody sent it"} == {"bob"}
+
+
+def test_the_live_audit_follows_journals_that_grow_and_does_not_wait_for_a_whole_cell(
+    spark: SparkSession, journals: list[Path], tmp_path: Path
+) -> None:
+    """All that is stable is looked at, and what is changed in the last cell, which is not full, is an alarm."""
+    beats: list[Beat] = []
+    seen, raised = threading.Event(), threading.Event()
+    alarms: list[Finding] = []
+
+    def tell(beat: Beat) -> None:
+        beats.append(beat)
+        seen.set()
+
+    def alarm(findings: Sequence[Finding]) -> None:
+        alarms.extend(findings)
+        raised.set()
+
+    live = LiveAudit(spark, [str(path) for path in journals], tmp_path / "state", alarm, tell)
+    query = live.start(0)
+    try:
+        assert seen.wait(60)
+        assert (beats[0].looked_at, set(beats[0].stable.values())) == (STABLE, {STABLE})
+        segment, place = forge.Forgery(journals[2]).frame_of(ROWS - 100)
+        forge.change_byte(journals[2], segment[place].head.position)
+        settle(journals)
+        assert raised.wait(60), query.exception()
+    finally:
+        live.stop()
+        stop_between_batches([query])
+    raise_failure([query])
+    assert ("integrity", "carol", segment[place].head.position) in {(o.check, o.member, o.position) for o in alarms}
+
+
+def test_the_pipeline_follows_and_ends_between_batches(
+    spark: SparkSession, journals: list[Path], tmp_path: Path
+) -> None:
+    lake = tmp_path / "lake"
+    work = Pipeline(spark, [str(journals[0])], lake)
+    with told_to_stop() as told:
+        queries = work.follow(0)
+        threading.Thread(
+            target=_interrupt_when, args=(lambda: (lake / "gold" / "views" / "_SUCCESS").exists(),)
+        ).start()
+        assert told.wait(90)
+        stop_between_batches(queries)
+    raise_failure(queries)
+    outcome = work.outcome()
+    assert (outcome.bronze, outcome.silver, outcome.last, outcome.conflicts) == ({"alice": STABLE}, STABLE, STABLE, 0)
+
+
+def _interrupt_when(file: Path) -> None:
+    while not file.exists():
+        time.sleep(0.05)
+    os.kill(os.getpid(), signal.SIGINT)
 
 
 def test_a_campaign_runs_only_the_seeds_that_have_no_outcome(spark: SparkSession, tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import datetime
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from motet.spark.follow import Beat
     from motet.spark.verdict import Finding
 
 EXAMPLES = """
@@ -66,25 +69,36 @@ audit.__doc__ = f"{audit.__doc__}\n\n\b{EXAMPLES}"
 
 
 def _follow(directories: list[str], seconds: float, state: Path | None, master: str, as_json: bool) -> int:
+    from motet.spark.ending import LOOK_EVERY_S, raise_failure, stop_between_batches, told_to_stop
     from motet.spark.follow import LiveAudit
     from motet.spark.session import build_session
 
     spark = build_session(master, "motet audit, live", is_light=True)
-    with TemporaryDirectory(prefix="motet-audit-") as scratch:
-        live = LiveAudit(spark, directories, (state or Path(scratch)).resolve(), lambda found: _raise(found, as_json))
-        query = live.start(seconds)
+    with TemporaryDirectory(prefix="motet-audit-") as scratch, told_to_stop() as told:
         try:
-            while query.isActive and not live.findings:
-                query.awaitTermination(1)
-        except KeyboardInterrupt:
-            pass
+            live = LiveAudit(spark, directories, (state or Path(scratch)).resolve(), partial(_raise, as_json), _tell)
+            for text in live.unusable:
+                typer.echo(f"left out: {text}", err=True)
+            query = live.start(seconds)
+            while query.isActive and not live.findings and not told.wait(LOOK_EVERY_S):
+                pass
+            live.stop()
+            stop_between_batches([query])
+            raise_failure([query])
         finally:
-            query.stop()
             spark.stop()
     return 1 if live.findings else 0
 
 
-def _raise(findings: Sequence[Finding], as_json: bool) -> None:
+def _tell(beat: Beat) -> None:
+    """For people: a line whenever there was something new to look at."""
+    stable = ", ".join(f"{name} {position}" for name, position in sorted(beat.stable.items()))
+    typer.echo(f"{datetime.now():%H:%M:%S} looked at all to position {beat.looked_at}; stable: {stable}", err=True)
+    for note in beat.notes:
+        typer.echo(f"         {note}", err=True)
+
+
+def _raise(as_json: bool, findings: Sequence[Finding]) -> None:
     for finding in findings:
         line = json.dumps(asdict(finding)) if as_json else f"{finding.text}: {finding.expected}; found {finding.found}"
         typer.echo(line)

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming.query import StreamingQuery
-
-    from motet.spark.pipeline import Outcome
+    from motet.spark.pipeline import Outcome, Pipeline
 
 EXAMPLES = """
 Examples:
@@ -44,10 +42,7 @@ def pipeline(
         work = Pipeline(spark, directories, out.resolve())
         for text in work.unusable:
             typer.echo(f"left out: {text}", err=True)
-        if follow:
-            _follow(work.follow(follow))
-            return
-        outcome = work.run()
+        outcome = _follow(work, follow) if follow else work.run()
     finally:
         spark.stop()
     typer.echo(json.dumps(asdict(outcome)) if as_json else _in_words(outcome, out))
@@ -57,13 +52,17 @@ def pipeline(
 pipeline.__doc__ = f"{pipeline.__doc__}\n\n\b{EXAMPLES}"
 
 
-def _follow(queries: list[StreamingQuery]) -> None:
-    try:
-        for query in queries:
-            query.awaitTermination()
-    except KeyboardInterrupt:
-        for query in queries:
-            query.stop()
+def _follow(work: Pipeline, seconds: float) -> Outcome:
+    from motet.spark.ending import LOOK_EVERY_S, raise_failure, stop_between_batches, told_to_stop
+
+    with told_to_stop() as told:
+        queries = work.follow(seconds)
+        typer.echo("following; Ctrl-C ends it when the batches under way are written", err=True)
+        while all(query.isActive for query in queries) and not told.wait(LOOK_EVERY_S):
+            pass
+        stop_between_batches(queries)
+    raise_failure(queries)
+    return work.outcome()
 
 
 def _in_words(outcome: Outcome, out: Path) -> str:

@@ -4,12 +4,16 @@ A streaming query over all journals gives the beat. At each beat every member's 
 stable position, in cells of a fixed grid: digests are kept until all members have passed a cell, and compared as they
 come. What a sender's stream had last is kept, too, so that its order is checked across beats. This state is small, and
 saved beside the query's checkpoint after each beat: an audit that is started again goes on where it was.
+
+What is stable behind the last whole cell is looked at as well, as far as all members have it, and nothing of that is
+kept: it is looked at again with the rest of its cell. So an alarm does not wait until a cell is full.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Any
@@ -20,7 +24,7 @@ from motet.journal.reader import JournalReader
 from motet.spark.cells import Suspect, cells_of, compare_cells
 from motet.spark.digests import KEY_BYTES
 from motet.spark.guarantees import INTEGRITY, STABILITY
-from motet.spark.inputs import RANGE, MemberInput, Piece, UnusableInputError, find_members
+from motet.spark.inputs import RANGE, MemberInput, Piece, UnusableInputError, find_members, is_journal
 from motet.spark.kernels import stream_fault
 from motet.spark.verdict import Finding, sorted_findings
 from motet.spark.witness import as_findings, stable_differences, stranger_findings, synchrony_findings
@@ -36,12 +40,31 @@ MOST_KEPT = 1 << 16  # cells of which not all members have passed: a member that
 Alarm = Callable[[Sequence[Finding]], None]
 
 
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """What has been looked at."""
+
+    stable: dict[str, int]  # by member, as its journal says
+    looked_at: int  # the last position that was compared between members, or looked at where there is one only
+    notes: tuple[str, ...]  # why a journal could not be looked at this time
+
+
 class LiveAudit:
-    def __init__(self, spark: SparkSession, directories: Sequence[str], state: Path, alarm: Alarm) -> None:
-        members, unusable = find_members(directories)
-        self._members = [member for member in members if Path(member.path).is_dir()]
+    def __init__(
+        self,
+        spark: SparkSession,
+        directories: Sequence[str],
+        state: Path,
+        alarm: Alarm,
+        tell: Callable[[Beat], None] = lambda beat: None,
+    ) -> None:
+        """`alarm` is called once, with the first violations; `tell` after each look."""
+        members, self.unusable = find_members(directories)
+        self._members = [member for member in members if is_journal(member)]
         if not self._members:
-            raise UnusableInputError("; ".join(unusable) or "no journals to follow")
+            raise UnusableInputError("; ".join(self.unusable) or "no journals to follow")
+        self._tell = tell
+        self._is_stopping = False
         self._spark = spark
         self._state_path = state / "live-audit.json"
         self._checkpoint = state / "checkpoint"
@@ -57,7 +80,12 @@ class LiveAudit:
         return writer.trigger(processingTime=f"{seconds} seconds").start()
 
     def _on_beat(self, rows: DataFrame, batch: int) -> None:
-        self.beat()
+        if not self._is_stopping:
+            self.beat()
+
+    def stop(self) -> None:
+        """No further look begins."""
+        self._is_stopping = True
 
     def beat(self) -> tuple[Finding, ...]:
         """Look at what is new; after the first violation nothing more is looked at."""
@@ -65,10 +93,14 @@ class LiveAudit:
             return self.findings
         members = [self._now(member) for member in self._members]
         found = [*self._taken_back(members), *self._cells(members), *synchrony_findings(members, [])]
-        self.findings = sorted_findings(found)
+        reached, more = self._tail(members)
+        self.findings = sorted_findings([*found, *more])
         self._state.save(self._state_path)
         if self.findings:
             self._alarm(self.findings)
+        else:
+            stable = {member.name: self._state.member(member.name).get("stable_now", 0) for member in members}
+            self._tell(Beat(stable, reached, tuple(note for member in members for note in member.notes)))
         return self.findings
 
     def _now(self, member: MemberInput) -> MemberInput:
@@ -86,7 +118,7 @@ class LiveAudit:
         count = min((bounds.stable - first + 1) // CELL, MOST_CELLS_PER_BEAT)
         if count > 0:
             now.pieces = [Piece(member.name, member.path, first, first + count * CELL - 1, RANGE)]
-        known["stable_now"] = bounds.stable
+        known["first_now"], known["stable_now"] = bounds.first, bounds.stable
         return now
 
     def _taken_back(self, members: Sequence[MemberInput]) -> Iterator[Finding]:
@@ -108,32 +140,59 @@ class LiveAudit:
             yield from self._of_cell(row, members)
         yield from self._compare(members)
 
+    def _tail(self, members: Sequence[MemberInput]) -> tuple[int, list[Finding]]:
+        """What is behind the last whole cell, as far as all have it that are as far as that cell; nothing is kept."""
+        known = {member.name: self._state.member(member.name) for member in members if not member.notes}
+        whole = max((one["stable_now"] // CELL * CELL for one in known.values()), default=0)
+        near = {name for name, one in known.items() if one["stable_now"] > whole and one["first_now"] <= whole + 1}
+        last = min((known[name]["stable_now"] for name in near), default=whole)
+        if not near:
+            return last, []
+        tails = [
+            MemberInput(one.name, one.path, [Piece(one.name, one.path, whole + 1, last, RANGE)], one.owners, one.facts)
+            for one in members
+            if one.name in near
+        ]
+        rows = cells_of(self._spark, tails, [whole + 1, last + 1], key=self._state.key).collect()
+        found = [
+            finding for row in rows for finding in self._of_rows(row, dict(known[row["member"]]["streams"]), tails)
+        ]
+        held = {row["member"]: row["digest"] for row in rows if row["digest"] is not None}
+        if len(set(held.values())) > 1:
+            found += self._differing(Suspect(whole + 1, last, whole + 1, last, _pieces(tails)), tails)
+        return last, found
+
     def _of_cell(self, row: Any, members: Sequence[MemberInput]) -> Iterator[Finding]:
+        known = self._state.member(row["member"])
+        yield from self._of_rows(row, known["streams"], members)
+        if row["error"] is None:
+            known["next"] = row["last"] + 1
+            self._state.cells.setdefault(row["first"], {})[row["member"]] = row["digest"].hex()
+
+    def _of_rows(self, row: Any, streams: dict[str, list[int]], members: Sequence[MemberInput]) -> Iterator[Finding]:
+        """What is wrong with one member's rows on their own. `streams` has how far each of its senders was before."""
         if row["error"] is not None:
             at = row["error_position"] + 1
             yield Finding(INTEGRITY, row["member"], at, "damaged", "a journal that can be read", row["error"])
             return
-        known = self._state.member(row["member"])
         for fault in row["faults"]:
             fields = (fault["position"], fault["kind"], fault["expected"], fault["found"])
             yield Finding(fault["check"], row["member"], *fields)
         for stream in row["streams"]:
-            yield from self._of_stream(row["member"], known, stream)
+            yield from self._of_stream(row["member"], streams, stream)
             place = (row["member"], stream["view"], stream["sender"], stream["first_position"])
             yield from stranger_findings([place], members)
-        known["next"] = row["last"] + 1
-        self._state.cells.setdefault(row["first"], {})[row["member"]] = row["digest"].hex()
 
-    def _of_stream(self, member: str, known: dict[str, Any], stream: Any) -> Iterator[Finding]:
+    def _of_stream(self, member: str, streams: dict[str, list[int]], stream: Any) -> Iterator[Finding]:
         name = f"{stream['view']} {stream['sender']}"
-        before = known["streams"].get(name)
+        before = streams.get(name)
         if before is not None:
             seqno, position = before
             here = (stream["first_seqno"], stream["first_position"])
             if here[0] < seqno or (here[0] == seqno and here[1] > position + 1):
                 fault = stream_fault(stream["sender"], seqno, position, *here)
                 yield Finding(fault.check, member, fault.position, fault.kind, fault.expected, fault.found)
-        known["streams"][name] = [stream["last_seqno"], stream["last_position"]]
+        streams[name] = [stream["last_seqno"], stream["last_position"]]
 
     def _compare(self, members: Sequence[MemberInput]) -> Iterator[Finding]:
         suspects = []
@@ -144,11 +203,18 @@ class LiveAudit:
                 suspects.append(Suspect(first, last, first, last, tuple(pieces)))
         self._state.forget(self._members)
         if suspects:
-            owners = {sender: member.name for member in members for sender in member.owners}
-            differing = compare_cells(self._spark, suspects[:1], owners)
-            yield from as_findings(differing)
-            yield from stable_differences(differing, members)
-            yield from synchrony_findings(members, differing)
+            yield from self._differing(suspects[0], members)
+
+    def _differing(self, suspect: Suspect, members: Sequence[MemberInput]) -> Iterator[Finding]:
+        owners = {sender: member.name for member in members for sender in member.owners}
+        differing = compare_cells(self._spark, [suspect], owners)
+        yield from as_findings(differing)
+        yield from stable_differences(differing, members)
+        yield from synchrony_findings(members, differing)
+
+
+def _pieces(members: Sequence[MemberInput]) -> tuple[tuple[str, tuple[Piece, ...]], ...]:
+    return tuple((member.name, tuple(member.pieces)) for member in members)
 
 
 class _State:

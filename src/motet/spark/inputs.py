@@ -97,6 +97,11 @@ def find_members(directories: Sequence[str]) -> tuple[list[MemberInput], list[st
     return sorted(found, key=lambda member: member.name), unusable
 
 
+def is_journal(member: MemberInput) -> bool:
+    """Also one without a row yet."""
+    return next(Path(member.path).glob(SEGMENTS), None) is not None
+
+
 def require_some(directories: Sequence[str]) -> None:
     """Refuse what cannot be audited at all, before a JVM is started for it."""
     said = []

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from motet.journal.reader import JournalReader
 from motet.journal.records import ViewRecord
 from motet.spark.cells import cells_of
-from motet.spark.inputs import RANGE, MemberInput, Piece, UnusableInputError, cuts_of, find_members
+from motet.spark.inputs import RANGE, MemberInput, Piece, UnusableInputError, cuts_of, find_members, is_journal
 from motet.spark.kernels import BINS_PER_OCTAVE, LATENCY_BINS
 from motet.spark.logs import JournalLog
 
@@ -70,20 +70,22 @@ class Outcome:
 class Pipeline:
     def __init__(self, spark: SparkSession, directories: Sequence[str], lake: Path) -> None:
         members, self.unusable = find_members(directories)
-        self._members = [member for member in members if member.pieces and member.pieces[0].row_group < 0]
+        self._members = [member for member in members if is_journal(member)]
         if not self._members:
-            raise UnusableInputError("; ".join(self.unusable) or f"no journal with rows in {', '.join(directories)}")
+            raise UnusableInputError("; ".join(self.unusable) or f"no journal in {', '.join(directories)}")
         self._spark = spark
         self._lake = lake
         self._outcome = Outcome()
 
     def run(self) -> Outcome:
         """Everything that is stable now, and no more."""
+        if not any(member.pieces for member in self._members):
+            raise UnusableInputError(f"no rows yet in {', '.join(member.path for member in self._members)}")
         for query in [self._bronze(member, is_once=True) for member in self._members]:
             query.awaitTermination()
         self._silver(is_once=True).awaitTermination()
         self.write_gold()
-        return self._summed_up()
+        return self.outcome()
 
     def follow(self, seconds: float) -> list[StreamingQuery]:
         """Queries that go on as the journals grow; gold is written anew with each batch of silver."""
@@ -158,8 +160,8 @@ class Pipeline:
 
     def write_gold(self) -> None:
         parts = self._lake / "gold_parts"
-        if not parts.exists():
-            return
+        if next(parts.glob("*/*/_SUCCESS"), None) is None:
+            return  # no batch of bronze is finished yet
         self._spark.read.parquet(str(parts)).createOrReplaceTempView("parts")
         for name, sql in (("rates", RATES), ("senders", SENDERS), ("latency", LATENCY)):
             self._write(self._spark.sql(sql).coalesce(1), self._lake / "gold" / name)
@@ -189,7 +191,10 @@ class Pipeline:
         writer = rows.write.mode("overwrite").option("compression", "zstd")
         (writer.partitionBy(*partitions) if partitions else writer).parquet(str(target))
 
-    def _summed_up(self) -> Outcome:
+    def outcome(self) -> Outcome:
+        """What was done so far, by the queries of this run."""
+        if next((self._lake / "silver_cells").glob("*/_SUCCESS"), None) is None:
+            return self._outcome
         cells = self._spark.read.parquet(str(self._lake / "silver_cells"))
         row = cells.selectExpr("count_if(NOT agreed) AS bad", "min(first) AS first", "max(last) AS last").first()
         assert row is not None
