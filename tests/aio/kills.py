@@ -32,6 +32,7 @@ class Campaign:
         self._round = 0
         self._members: dict[str, MemberProcess] = {}
         self._endpoints: dict[str, str] = {}
+        self._least = 0  # positions that the log has at least when it has settled
         self._stable: list[dict[str, Any]] = []  # every row that was ever stable
 
     def start(self, name: str) -> None:
@@ -50,6 +51,7 @@ class Campaign:
             member.send(self._rng.randrange(20, 200), f"{other}-{self._round}-")
         time.sleep(self._rng.random() * 0.3)  # the random moment
         self._members[name].kill()
+        self._least = len(self._stable) + 1  # what those who live have sent is not lost, however late they get to it
         self._check(name)
         self.start(name)
         return name
@@ -72,6 +74,7 @@ class Campaign:
             logs = [member.report()["stats"]["log"] for member in self._members.values()]
             positions = {log["position"] for log in logs}
             is_stable = len(positions) == 1 and all(log["stable"] == log["position"] for log in logs)
+            is_stable = is_stable and min(positions) >= self._least
             if is_stable and positions == {self._members_rows()}:
                 break
             time.sleep(0.05)
@@ -84,6 +87,7 @@ class Campaign:
         self._compare(rows[0])
         assert len(rows[0]) >= len(self._stable), "stable positions were lost"
         self._stable = rows[0]
+        self._least = len(rows[0])
         return len(rows[0])
 
     def _members_rows(self) -> int:

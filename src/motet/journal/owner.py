@@ -33,7 +33,7 @@ class Owner:
     stable: int = 0  # noted before the log is rolled back; else the log knows better
     founds: bool = True  # False for ever once a life was told so: this memory may have begun after a loss
 
-    def taken_over(self, address: Address, *, founds: bool) -> Owner:
+    def taken_over(self, address: Address, *, founds: bool = True) -> Owner:
         before = () if self.address is None or self.address == address else (self.address.incarnation,)
         past = tuple(one for one in (*self.past, *before) if one != address.incarnation)
         return replace(self, address=address, past=past[-MOST_PAST:], founds=self.founds and founds)
