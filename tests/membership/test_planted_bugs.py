@@ -22,6 +22,7 @@ from motet.multicast.sender import MulticastSender
 from motet.stack.channel import GroupChannel
 from motet.window.digest import Cut, DigestEntry
 from motet.wire.frames import Commit, CutTo, Heartbeat, MergeRequest, Prepare, Prepared, Ready
+from tests.membership import test_engine
 from tests.membership import test_scenarios_traffic as traffic
 from tests.membership.group import Group, check_agreement, check_one_line
 from tests.membership.test_engine import CHANGES, SIZE, changed, crash_if_alive, frames_of, leave_a_member, rivals
@@ -91,7 +92,8 @@ def commit_does_not_wait_for_all(patch: pytest.MonkeyPatch) -> None:
         return original(self, source, frame, now)
 
     patch.setattr(ViewEngine, "_on_ready", on_ready)
-    patch.setattr(ViewEngine, "_catch_up", lambda self, frame, cut, now: self._install(frame, cut, now))
+    patch.setattr(ViewEngine, "_is_where_we_stand", lambda self, following, cut: True)
+    patch.setattr(ViewEngine, "_leave_behind", lambda self, frame: self._install(frame, {}, self._frozen_since or 0))
     patch.setattr(Multicast, "end_view", lambda self, cut: self._sender.deliver_rest())
 
 
@@ -113,6 +115,10 @@ def a_view_waits_until_the_window_is_empty(patch: pytest.MonkeyPatch) -> None:
         return original(self, participants, leavers, now) if channel.multicast.sender.is_drained else []
 
     patch.setattr(ViewEngine, "_begin", begin)
+
+
+def who_went_further_enters_the_view_after_all(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ViewEngine, "_is_where_we_stand", lambda self, following, cut: True)
 
 
 def a_stale_commit_is_installed(patch: pytest.MonkeyPatch) -> None:
@@ -253,8 +259,12 @@ def a_member_whose_heartbeats_are_lost_but_who_answers_stays() -> None:
         (a_merge_is_refused_by_silence, a_leader_that_is_refused_knows_it_at_once),
         (a_suspect_is_acted_on_unverified, a_member_whose_heartbeats_are_lost_but_who_answers_stays),
         (attempted_views_are_forgotten, traffic.TestPrimary().test_the_attempt_that_one_member_did_not_hear_the_end_of),
+        (
+            who_went_further_enters_the_view_after_all,
+            test_engine.test_who_delivered_more_than_a_commit_allows_goes_on_alone,
+        ),
     ],
-    ids=["a_merge_is_refused_by_silence", "a_suspect_is_acted_on_unverified", "attempted_views_are_forgotten"],
+    ids=lambda named: named.__name__,
 )
 def test_planted_bug_is_caught_by_a_scenario(plant: Plant, scenario: Callable[[], None]) -> None:
     scenario()
