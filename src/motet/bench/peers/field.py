@@ -100,6 +100,8 @@ def library(name: str) -> str | None:
 def environment() -> dict[str, str]:
     """For programs that were unpacked and not installed: where their libraries are."""
     root = os.environ.get(ROOT)
-    places = [str(path) for path in Path(root).glob("usr/lib/*-linux-gnu")] if root else []
+    places = (
+        [str(path) for under in ("usr/lib", "lib") for path in Path(root).glob(f"{under}/*-linux-gnu")] if root else []
+    )
     known = os.environ.get("LD_LIBRARY_PATH")
     return dict(os.environ) | {"LD_LIBRARY_PATH": os.pathsep.join([*places, *([known] if known else [])])}

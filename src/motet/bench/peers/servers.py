@@ -67,4 +67,47 @@ def redis(directory: str) -> Iterator[str]:
         yield f"127.0.0.1:{port}"
 
 
-SERVERS: dict[str, Server] = {"nats": nats, "jetstream": nats, "redis": redis}
+COROSYNC = """
+totem {{
+  version: 2
+  cluster_name: bench
+  transport: udpu
+  crypto_cipher: none
+  crypto_hash: none
+}}
+nodelist {{
+  node {{
+    ring0_addr: 127.0.0.1
+    nodeid: 1
+    name: one
+  }}
+}}
+quorum {{
+  provider: corosync_votequorum
+  expected_votes: 1
+}}
+logging {{
+  to_stderr: yes
+  to_syslog: no
+}}
+system {{
+  state_dir: {directory}
+}}
+"""
+
+
+@contextlib.contextmanager
+def corosync(directory: str) -> Iterator[str]:
+    """A daemon that is a cluster of its own; it must be run as root."""
+    config = Path(directory, "corosync.conf")
+    config.write_text(COROSYNC.format(directory=directory))
+    with _running("corosync", ["-f", "-c", str(config)], directory) as process:
+        log, patience = Path(directory, "corosync.log"), time.monotonic() + PATIENCE_S
+        while b"ready to provide service" not in log.read_bytes():
+            if time.monotonic() > patience or process.poll() is not None:
+                raise MotetError(f"corosync did not start: {log.read_text()[-500:]}")
+            time.sleep(0.05)
+        yield "corosync"
+
+
+SERVERS: dict[str, Server] = {"nats": nats, "jetstream": nats, "redis": redis, "corosync": corosync}
