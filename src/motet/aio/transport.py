@@ -23,8 +23,6 @@ MOST_DATAGRAM = 65_535
 MOST_ROUTES = 10_000
 MOST_WAITING = 4_096  # datagrams that wait for the system to take them
 BUSY_S = 0.0002  # a wake-up so soon after another one looks for more than one datagram; else to look in vain costs more
-LARGE_BYTES = 16_384  # a datagram of a stream that has much to carry
-REST_S = 0.001  # between two looks at such a stream; the socket holds many times what comes meanwhile
 logger = logging.getLogger("motet")
 
 Received = Callable[[list[bytes], list[Endpoint] | None], None]
@@ -56,7 +54,6 @@ class UdpTransport:
         self.wants_sources = False  # whoever injects faults asks where datagrams come from
         self.lost = 0  # datagrams that the system did not take
         self._woken_at = 0.0
-        self._large_at = 0.0  # when a large datagram was last there
         self._grow_buffers()
 
     def start(self, loop: asyncio.AbstractEventLoop, received: Received) -> None:
@@ -160,21 +157,6 @@ class UdpTransport:
             pass
         if datagrams:
             self._received(datagrams, sources)
-            if len(datagrams[-1]) >= LARGE_BYTES:
-                self._rest_if_busy(sock)
-
-    def _rest_if_busy(self, sock: socket.socket) -> None:
-        """Large datagrams one after the other: let some gather. Waking up for each costs more than what is in it."""
-        assert self._loop is not None
-        before, self._large_at = self._large_at, time.monotonic()
-        if self._large_at - before < 2 * REST_S and sock.fileno() >= 0:
-            self._loop.remove_reader(sock.fileno())
-            self._loop.call_later(REST_S, self._look_again, sock)
-
-    def _look_again(self, sock: socket.socket) -> None:
-        if sock.fileno() >= 0:
-            assert self._loop is not None
-            self._loop.add_reader(sock.fileno(), self._on_readable, sock)
 
     def _grow_buffers(self) -> None:
         wanted = self._config.socket_buffer_bytes

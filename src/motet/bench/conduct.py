@@ -165,30 +165,30 @@ def _kill(children: list[Child], load: Load) -> Run:
     begin = time.monotonic()
     assert victim.process.pid is not None
     os.kill(victim.process.pid, signal.SIGKILL)
-    end = _until_view(survivors, len(survivors))
+    end = _until_view(survivors, len(survivors), begin)
     _end_views(survivors)
     return Run(end - begin)
 
 
 def _heal(children: list[Child]) -> Run:
     """Two and two; from the moment when nothing is cut any more to the one view of all, at the last of them."""
-    half = len(children) // 2
+    half, begin = len(children) // 2, time.monotonic()
     for index, child in enumerate(children):
         others = range(half, len(children)) if index < half else range(half)
         for other in others:
             child.pipe.send(f"cut@m{other}")
-    _until_view(children, half)
+    _until_view(children, half, begin)
     time.sleep(1.0)
     begin = time.monotonic()
     for child in children:
         child.pipe.send("clear")
-    end = _until_view(children, len(children))
+    end = _until_view(children, len(children), begin)
     _end_views(children)
     return Run(end - begin)
 
 
-def _until_view(children: list[Child], size: int) -> float:
-    """When the last of these had a view of so many."""
+def _until_view(children: list[Child], size: int, since: float) -> float:
+    """When the last of these had a view of so many; those of before, when the group came together, do not count."""
     waiting, last = {child.pipe: child for child in children}, 0.0
     patience = time.monotonic() + PATIENCE_S
     while waiting:
@@ -198,7 +198,7 @@ def _until_view(children: list[Child], size: int) -> float:
         for pipe in ready:
             assert isinstance(pipe, Connection)
             at, members = waiting[pipe].hear()
-            if members == size:
+            if members == size and at >= since:
                 last = max(last, at)
                 del waiting[pipe]
     return last
