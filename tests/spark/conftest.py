@@ -29,7 +29,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.default.parallelism": "2",
-        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.shuffle.partitions": "1",  # all data here is tiny
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
         "spark.sql.streaming.minBatchesToRetain": "2",
         "spark.driver.memory": "1g",
     }

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from motet.journal import Fsync, Journal, JournalConfig
 from motet.journal.synthetic import write_journal
 from motet.spark.campaign import ORDER_BROKEN, Campaign
-from motet.spark.ending import raise_failure, stop_between_batches, told_to_stop
+from motet.spark.ending import raise_failure, stop_between_batches
 from motet.spark.follow import Beat, LiveAudit
 from motet.spark.pipeline import Pipeline
 from motet.spark.verdict import Finding
@@ -41,10 +41,33 @@ def settle(journals: list[Path]) -> None:
             journal.mark_stable(ROWS)
 
 
+@contextmanager
+def stopping(queries: list[StreamingQuery]) -> Iterator[None]:
+    """Whatever happens inside: a query that is left behind would disturb all tests that follow."""
+    try:
+        yield
+    finally:
+        stop_between_batches(queries)
+    raise_failure(queries)
+
+
+def wait(event: threading.Event, query: StreamingQuery) -> None:
+    while not event.wait(0.2):
+        raise_failure([query])
+
+
 def test_the_pipeline_runs_again_with_nothing_twice(spark: SparkSession, journals: list[Path], tmp_path: Path) -> None:
+    """First it follows, until it is told to stop; then it does what is new, and no more."""
     lake = tmp_path / "lake"
     where = [str(path) for path in journals[:2]]
-    first = Pipeline(spark, where, lake).run()
+    work = Pipeline(spark, where, lake)
+    queries = work.follow(1)
+    with stopping(queries):
+        sums = [lake / "gold_parts" / f"member={name}" / "batch=0" / "_SUCCESS" for name in ("alice", "bob")]
+        while not all(path.exists() for path in (*sums, lake / "gold" / "views" / "_SUCCESS")):
+            raise_failure(queries)
+            time.sleep(0.1)
+    first = work.outcome()
     assert (first.bronze, first.silver) == ({"alice": STABLE, "bob": STABLE}, STABLE)
     settle(journals)
     second = Pipeline(spark, where, lake).run()
@@ -92,42 +115,16 @@ def test_the_live_audit_follows_journals_that_grow_and_does_not_wait_for_a_whole
         raised.set()
 
     live = LiveAudit(spark, [str(path) for path in journals], tmp_path / "state", alarm, tell)
-    query = live.start(0)
-    try:
-        assert seen.wait(60)
+    query = live.start(1)
+    with stopping([query]):
+        wait(seen, query)
         assert (beats[0].looked_at, set(beats[0].stable.values())) == (STABLE, {STABLE})
         segment, place = forge.Forgery(journals[2]).frame_of(ROWS - 100)
         forge.change_byte(journals[2], segment[place].head.position)
         settle(journals)
-        assert raised.wait(60), query.exception()
-    finally:
+        wait(raised, query)
         live.stop()
-        stop_between_batches([query])
-    raise_failure([query])
     assert ("integrity", "carol", segment[place].head.position) in {(o.check, o.member, o.position) for o in alarms}
-
-
-def test_the_pipeline_follows_and_ends_between_batches(
-    spark: SparkSession, journals: list[Path], tmp_path: Path
-) -> None:
-    lake = tmp_path / "lake"
-    work = Pipeline(spark, [str(journals[0])], lake)
-    with told_to_stop() as told:
-        queries = work.follow(0)
-        threading.Thread(
-            target=_interrupt_when, args=(lambda: (lake / "gold" / "views" / "_SUCCESS").exists(),)
-        ).start()
-        assert told.wait(90)
-        stop_between_batches(queries)
-    raise_failure(queries)
-    outcome = work.outcome()
-    assert (outcome.bronze, outcome.silver, outcome.last, outcome.conflicts) == ({"alice": STABLE}, STABLE, STABLE, 0)
-
-
-def _interrupt_when(file: Path) -> None:
-    while not file.exists():
-        time.sleep(0.05)
-    os.kill(os.getpid(), signal.SIGINT)
 
 
 def test_a_campaign_runs_only_the_seeds_that_have_no_outcome(spark: SparkSession, tmp_path: Path) -> None:
