@@ -26,7 +26,7 @@ FLAGS = (
 LAUNCH = (
     "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4); os.execvp(sys.argv[3], sys.argv[3:])"
 )
-PATIENCE_S = 60
+PATIENCE_S = 180
 
 
 def find_browser() -> str | None:

@@ -64,6 +64,7 @@ def a_frozen_receiver_goes_on_delivering(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_frozen_sender_goes_on_sending(patch: pytest.MonkeyPatch) -> None:
+    nobody_goes_on_alone(patch)
     original = MulticastSender.freeze
 
     def freeze(self: MulticastSender) -> object:
