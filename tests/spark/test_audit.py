@@ -147,15 +147,6 @@ def test_two_members_segments_swapped(spark: SparkSession, journals: Journals) -
     assert len(verdict.findings) == 2, to_text(verdict)
 
 
-def test_segments_of_another_layout_swapped(spark: SparkSession, journals: Journals) -> None:
-    forge.swap_segments(journals["alice"], journals["bob"], 1)
-    verdict = audit(spark, journals)
-    for name in ("alice", "bob"):
-        segment = sorted(journals[name].glob("*.seg"))[1]
-        assert named(verdict, "integrity", name, int(segment.stem)).where == str(segment)
-    only_accuses(verdict, "alice", "bob")
-
-
 def test_a_stable_position_rolled_back(spark: SparkSession, journals: Journals) -> None:
     segment, place = forge.Forgery(journals["bob"]).frame_of(2_600)
     last = segment[place].head.last

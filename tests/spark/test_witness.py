@@ -4,20 +4,40 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from motet.journal import Fsync, JournalConfig
 from motet.journal.evidence import SegmentWalk, segments_in
+from motet.journal.synthetic import write_journal
 from motet.spark.inputs import MemberInput, find_members
 from motet.spark.witness import journal_findings
 from tests.journal.factory import append_all, begun
+from tests.spark import forge
 
 
-def looked_at(directory: Path) -> MemberInput:
+def looked_at(directory: Path, *, has_owners: bool = True) -> MemberInput:
+    """Without owners: as if its segments were of a version that does not say whose they are."""
     (member,), unusable = find_members([str(directory)])
     assert not unusable
     for path in segments_in(directory):
         walk = SegmentWalk(path)
         list(walk.rows())
+        walk.facts.owner = walk.facts.owner if has_owners else ""
         member.learn(str(path), walk.facts)
     return member
+
+
+def test_segments_that_do_not_say_whose_they_are_are_told_by_where_they_begin(tmp_path: Path) -> None:
+    """Unless both journals are cut at the same places: then nothing tells."""
+    paths = [tmp_path / "alice", tmp_path / "bob"]
+    for member, path in enumerate(paths):
+        config = JournalConfig(fsync=Fsync.NEVER, segment_bytes=(10 + 3 * member) << 10)
+        write_journal(path, "g", 1_000, member=member, payload_bytes=24, frame_bytes=256, config=config)
+    forge.swap_segments(paths[0], paths[1], 1)
+    for path in paths:
+        segment = segments_in(path)[1]
+        found = [one for one in journal_findings([looked_at(path, has_owners=False)]) if one.where == str(segment)]
+        assert {(one.check, one.kind) for one in found} >= {("integrity", "foreign segment")}
+        (named,) = (one for one in journal_findings([looked_at(path)]) if one.where == str(segment))
+        assert (named.kind, named.position) == ("foreign segment", int(segment.stem))
 
 
 def test_a_member_that_was_cut_off_took_back_what_was_not_stable_and_that_is_no_fault(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 TASKS_PER_CORE = 4  # so that a core that is done early finds something to do
+ROWS_PER_TASK = 250_000  # at least, about: starting a task takes as long as looking at so many
 MARGIN = 4  # rows of the next cell that a comparison looks at: what is missing at the end of a cell stands there
 
 _LONGS = ("rows", "first_position", "last_position", "first_seqno", "last_seqno")
@@ -63,7 +64,8 @@ def cells_of(
         for piece, its_cuts in shares[number]:
             yield _sum_up(piece, its_cuts, key, with_times)
 
-    shares = dealt(pieces, spark.sparkContext.defaultParallelism * TASKS_PER_CORE)
+    enough = -(-sum(piece.rows for piece, _ in pieces) // ROWS_PER_TASK)
+    shares = dealt(pieces, min(enough, spark.sparkContext.defaultParallelism * TASKS_PER_CORE))
     return in_tasks(spark, len(shares), work, CELLS_DDL)
 
 
