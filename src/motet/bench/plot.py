@@ -43,7 +43,11 @@ def _groups(results: Results) -> Iterator[tuple[str, list[tuple[str, float]]]]:
 def _bar(y: float, system: str, value: float, width: float) -> tuple[str, str]:
     colour = COLOURS.get(system, PEER_COLOUR)
     bar = f'<rect x="{LEFT}" y="{y}" width="{max(width, 1):.1f}" height="{BAR - 2}" fill="{colour}"/>'
-    return bar, _text(LEFT + width + 5, y + BAR - 4, f"{value / 1e6:.2f} M {system}", "start")
+    return bar, _text(LEFT + width + 5, y + BAR - 4, f"{_short(value)} {system}", "start")
+
+
+def _short(rate: float) -> str:
+    return f"{rate / 1e6:.2f} M" if rate >= 1e5 else f"{rate / 1e3:.1f} k"
 
 
 def _legend() -> Iterator[str]:
