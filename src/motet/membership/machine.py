@@ -428,6 +428,9 @@ class Membership(Surroundings):
         self._transfer._check()
         assert len(self._reports) <= len(self.view.members) ** 2
         assert all(member in self.view for member in self._elsewhere)
+        if self._is_due_known:
+            due = self._reckon_deadline()
+            assert due is None or (self._due is not None and self._due <= due), "we would wake too late"
 
 
 def _rank(summary: ViewSummary) -> tuple[bool, int, int]:

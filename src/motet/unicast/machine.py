@@ -161,8 +161,11 @@ class Unicast:
         return effects
 
     def next_deadline(self) -> int | None:
-        if self._is_due_known:
-            return self._due
+        if not self._is_due_known:
+            self._due, self._is_due_known = self._reckon_deadline(), True
+        return self._due
+
+    def _reckon_deadline(self) -> int | None:
         due: int | None = None
         for sender in self._senders.values():
             due = earlier(due, sender.next_deadline())
@@ -170,7 +173,6 @@ class Unicast:
             due = earlier(due, receiver.next_deadline())
         for pending in self._syncs.values():
             due = earlier(due, pending.due)
-        self._due, self._is_due_known = due, True
         return due
 
     # What others may look at
@@ -391,6 +393,7 @@ class Unicast:
         return [Transmit(peer, Sync(pending.seen, pending.sync_id))]
 
     def _check(self) -> None:
+        assert not self._is_due_known or self._due == self._reckon_deadline(), "a deadline has changed unnoticed"
         assert len(self._senders) <= self._config.max_peers
         assert len(self._receivers) <= self._config.max_peers
         assert len(self._remembered) <= self._config.remembered_peers
