@@ -22,6 +22,9 @@ from motet.wire.body import FRAGMENT_HEADER, HEADER, Port, fragment, pack
 NAMES = ("alice", "bob", "carol", "dave", "eve", "frank", "grace", "heidi")
 START = 1_767_225_600 * SECOND  # 2026-01-01 00:00 UTC
 _BATCH = 64  # frames of one append
+_VARIETY = 1 << 20  # texts to fill payloads with, so that files of neighbours do not shrink as no real ones would
+_STRIDE = 7_919
+_LETTERS = bytes(97 + byte % 26 for byte in range(256))
 
 
 def members_of(count: int, seed: int = 0) -> tuple[Address, ...]:
@@ -49,7 +52,7 @@ def write_journal(
 ) -> Journal:
     """Write `rows` messages into a new journal and close it; what comes back tells its position, chain and so on.
 
-    A payload begins with its position, in 8 digits. `payload_bytes` is a length, or the smallest and the largest. With
+    A payload begins with its position, in 8 digits; text follows that no neighbour has. `payload_bytes` is a length, or the smallest and the largest. With
     `keys` messages have one of so many keys. `large_messages` of them need several frames. `stable` is the stable
     position; without it, all is.
     """
@@ -98,7 +101,7 @@ class _World:
         self._keys = [b"key-%d" % at for at in range(keys)]
         self._frame_bytes = frame_bytes
         self._rng = Random(seed + 1)
-        self._filling = bytes(self._rng.choices(range(97, 123), k=max(self._largest, 1) + 64))
+        self._filling = self._rng.randbytes(self._largest + _VARIETY).translate(_LETTERS)
         self._ns_per_row = ns_per_row
 
     def clock(self, row: int, member: int) -> int:
@@ -136,14 +139,15 @@ class _World:
         return full if self._rng.random() < 0.9 else self._rng.randint(1, max(1, full))
 
     def _messages(self, position: int, count: int) -> list[bytes]:
-        texts = [b"%08d" % row for row in range(position + 1, position + count + 1)]
-        filling = self._filling
         if self._smallest == self._largest:
-            rest = filling[: max(0, self._largest - 8)]
-            plain = [text + rest for text in texts] if self._largest >= 8 else [text[: self._largest] for text in texts]
+            sizes = [self._largest] * count
         else:
             sizes = self._rng.choices(range(self._smallest, self._largest + 1), k=count)
-            plain = [(text + filling[:size])[:size] for text, size in zip(texts, sizes, strict=True)]
+        filling, first = self._filling, position + 1
+        plain = [
+            (b"%08d" % row + filling[(start := row * _STRIDE % _VARIETY) : start + size])[:size]
+            for row, size in enumerate(sizes, first)
+        ]
         if not self._keys:
             return plain
         prefixes = [len(key).to_bytes(2, "little") + key for key in self._keys]

@@ -26,7 +26,7 @@ KNOWN = {
 _SPARKS_OWN = {"paths", "checkpointlocation"}
 FEWEST_BATCH_ROWS, MOST_BATCH_ROWS = 1_000, 50_000
 MOST_PARTITIONS = 100_000
-ROWS_PER_PARTITION = 500_000
+ROWS_PER_PARTITION = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
