@@ -138,12 +138,25 @@ def test_a_campaign_runs_only_the_seeds_that_have_no_outcome(spark: SparkSession
 
 
 def test_the_audit_of_traces_finds_a_position_that_is_two_messages(spark: SparkSession) -> None:
-    delivered = "named_struct('n', 1L, 'member', '{}', 'kind', '{}', 'peer', '{}', 'channel', 'total', 'position', 7L, "
-    delivered += "'count', 2L, 'size', 9L) AS event"
-    lines = [("a", "delivered", "x"), ("b", "delivered", "y"), ("a", "stable", "-"), ("b", "stable", "-")]
-    selects = [
-        f"SELECT 'total-order' AS scenario, 4L AS seed, true AS has_one_log, {delivered.format(*one)}" for one in lines
-    ]
-    spark.sql(" UNION ALL ".join(selects)).createOrReplaceTempView("events")
+    look_at(spark, ("a", "delivered", "x"), ("b", "delivered", "y"), ("a", "stable", "-"), ("b", "stable", "-"))
     (row,) = spark.sql(ORDER_BROKEN).collect()
     assert (row["seed"], row["position"], [entry["peer"] for entry in row["entries"]]) == (4, 7, ["x", "y"])
+
+
+def test_what_was_rolled_back_and_came_with_a_state_breaks_no_order(spark: SparkSession) -> None:
+    events = [("a", "delivered", "x"), ("b", "delivered", "y"), ("a", "stable", "-"), ("b", "stable", "-")]
+    look_at(spark, *events[:2], ("b", "rolled_back", "-"), *events[2:])
+    assert spark.sql(ORDER_BROKEN).collect() == []
+    look_at(spark, events[0], ("b", "rolled_back", "-"), *events[1:])  # the delivery came after it
+    assert len(spark.sql(ORDER_BROKEN).collect()) == 1
+
+
+def look_at(spark: SparkSession, *events: tuple[str, str, str]) -> None:
+    """Member, kind and peer of each event, at position 7."""
+    struct = "named_struct('n', {}L, 'member', '{}', 'kind', '{}', 'peer', '{}', 'channel', 'total', 'position', 7L, "
+    struct += "'last', 8L, 'count', 2L, 'size', 9L) AS event"
+    selects = [
+        f"SELECT 'total-order' AS scenario, 4L AS seed, true AS has_one_log, {struct.format(n, *one)}"
+        for n, one in enumerate(events)
+    ]
+    spark.sql(" UNION ALL ".join(selects)).createOrReplaceTempView("events")

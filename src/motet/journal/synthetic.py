@@ -52,9 +52,9 @@ def write_journal(
 ) -> Journal:
     """Write `rows` messages into a new journal and close it; what comes back tells its position, chain and so on.
 
-    A payload begins with its position, in 8 digits; text follows that no neighbour has. `payload_bytes` is a length, or the smallest and the largest. With
-    `keys` messages have one of so many keys. `large_messages` of them need several frames. `stable` is the stable
-    position; without it, all is.
+    A payload begins with its position, in 8 digits; text follows that no neighbour has. `payload_bytes` is a length, or
+    the smallest and the largest. With `keys` messages have one of so many keys. `large_messages` of them need several
+    frames. `stable` is the stable position; without it, all is.
     """
     journal = Journal.open(directory, group, config or JournalConfig(fsync=Fsync.NEVER))
     world = _World(members_of(senders, seed), payload_bytes, keys, frame_bytes, seed, SECOND // rows_per_second)

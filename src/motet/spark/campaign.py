@@ -24,16 +24,23 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SEEDS_PER_TASK = 8
-TASKS_PER_CORE = 8  # in one wave
+TASKS_PER_CORE = 16  # in one wave
 LOOK_EVERY_S = 1.0
 
-# A stable position is one message everywhere. What a process delivered and then was told to forget, it delivered anew.
+# A stable position is one message everywhere. What was delivered and then rolled back does not count: the process got
+# it anew, or a state that has it.
 ORDER_BROKEN = """
-    WITH log AS (
-        SELECT scenario, seed, event.member AS member, event.position AS position,
-               max_by(struct(event.peer, event.count, event.size), event.n) AS entry
-        FROM events WHERE has_one_log AND event.kind = 'delivered' AND event.channel = 'total' AND event.count > 0
-        GROUP BY scenario, seed, event.member, event.position
+    WITH delivered AS (
+        SELECT scenario, seed, event.* FROM events
+        WHERE has_one_log AND event.kind = 'delivered' AND event.channel = 'total' AND event.count > 0
+    ), forgotten AS (
+        SELECT scenario, seed, event.* FROM events WHERE event.kind = 'rolled_back'
+    ), log AS (
+        SELECT scenario, seed, member, position, max_by(struct(peer, count, size), n) AS entry
+        FROM delivered d LEFT ANTI JOIN forgotten f
+            ON d.scenario = f.scenario AND d.seed = f.seed AND d.member = f.member
+            AND d.n < f.n AND d.position BETWEEN f.position AND f.last
+        GROUP BY scenario, seed, member, position
     ), stable AS (
         SELECT scenario, seed, event.member AS member, max(event.position) AS stable
         FROM events WHERE event.kind = 'stable' GROUP BY scenario, seed, event.member

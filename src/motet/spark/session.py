@@ -82,6 +82,7 @@ def _common(master: str, java: str) -> dict[str, str]:
     }
     if master.startswith("local"):
         settings |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+        settings |= {"spark.network.timeout": "7d"}  # a machine that slept, or a job that was stopped, goes on
     if _is_on_this_machine(master):
         settings |= {"spark.pyspark.python": os.environ.get("PYSPARK_PYTHON", sys.executable)}
         settings |= {"spark.executorEnv.PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
