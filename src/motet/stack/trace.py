@@ -122,13 +122,6 @@ def _told(effect: Effect, local: str, now: int) -> TraceEvent | None:
             return TraceEvent(now, local, kinds.APPEND_REPEATED, last=sequence, detail=f"producer {producer:016x}")
         case StateFailed(view, reason):
             return TraceEvent(now, local, kinds.STATE_FAILED, view=trace_view(view), detail=reason)
-        case RecordState(snapshot):
-            return TraceEvent(now, local, kinds.SNAPSHOT, detail=f"{snapshot}: state asked for")
-        case SnapshotTaken(snapshot, view, reports):
-            name, count = trace_view(view.id), len(reports)
-            return TraceEvent(now, local, kinds.SNAPSHOT, view=name, count=count, detail=f"{snapshot}: taken")
-        case SnapshotFailed(snapshot, reason):
-            return TraceEvent(now, local, kinds.SNAPSHOT, detail=f"{snapshot}: failed, {reason}")
     return None
 
 
@@ -157,9 +150,12 @@ class Tracer:
     def performed(self, effects: Iterable[Effect], now: int) -> None:
         """What a member answered to one input; what it did without an effect shows in its counters."""
         for effect in effects:
-            for event in events_of(effect, self._member.address, now):
-                self._emit(event)
-        self._told_by_counters(now)
+            self.told(effect, now)
+        self.told_by_counters(now)
+
+    def told(self, effect: Effect, now: int) -> None:
+        for event in events_of(effect, self._member.address, now):
+            self._emit(event)
 
     def received(self, data: bytes, now: int, source: Address | Endpoint | None = None) -> None:
         """A plain datagram, before the member sees it."""
@@ -173,7 +169,7 @@ class Tracer:
             TraceEvent(now, self._local, TraceKind.DATAGRAM_DROPPED, _peer(peer), count=1, size=size, detail=why)
         )
 
-    def _told_by_counters(self, now: int) -> None:
+    def told_by_counters(self, now: int) -> None:
         counters = self._member.counters
         for count, before in self._counted.items():
             grown = counters[count] - before
