@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 
 import pytest
 
 import motet
+from motet.aio.transport import TransportConfig, UdpTransport
 from motet.core.identity import Endpoint
 from tests.aio.cluster import cluster, run, take
 
@@ -110,5 +112,34 @@ def test_members_find_each_other_without_seeds() -> None:
         async with motet.join("test", name="a", config=found) as a, motet.join("test", name="b", config=found) as b:
             await a.until(lambda view: len(view.members) == 2)
             assert await (await b.multicast(b"x")).stable() >= 1
+
+    run(test)
+
+
+@pytest.mark.usefixtures("multicast_works")
+def test_the_system_brings_others_multicasts_and_not_our_own() -> None:
+    async def test() -> None:
+        group = Endpoint(GROUP, free_port())
+        settings = TransportConfig(multicast=group, multicast_ttl=0, interface=LOOPBACK)
+        ours, other = (UdpTransport(Endpoint(LOOPBACK, 0), settings) for _ in range(2))
+        heard: list[bytes] = []
+        came = asyncio.Event()
+
+        def receive(datagrams: list[bytes], sources: list[Endpoint] | None) -> None:
+            heard.extend(datagrams)
+            came.set()
+
+        ours.start(asyncio.get_running_loop(), receive)
+        other.start(asyncio.get_running_loop(), lambda datagrams, sources: None)
+        try:
+            ours.send(b"own", group)
+            other.send(b"other", group)
+            async with asyncio.timeout(PATIENCE_S):
+                await came.wait()
+        finally:
+            ours.close()
+            other.close()
+        if sys.platform.startswith("linux"):
+            assert heard == [b"other"]
 
     run(test)

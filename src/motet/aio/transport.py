@@ -7,9 +7,11 @@ be, and the protocols repair it.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import logging
 import socket
 import struct
+import sys
 import time
 from collections import deque
 from collections.abc import Callable
@@ -68,6 +70,7 @@ class UdpTransport:
         if self._group_socket is not None:
             return
         self._group_socket = _joined(group, self._config)
+        _ignore_own(self._group_socket, self.endpoint)
         _prepare_for_multicast(self._socket, self._config)
         self._loop.add_reader(self._group_socket.fileno(), self._on_readable, self._group_socket)
 
@@ -223,6 +226,31 @@ def _joined(group: Endpoint, config: TransportConfig) -> socket.socket:
     _grow(sock, socket.SO_RCVBUF, config.socket_buffer_bytes)
     sock.setblocking(False)
     return sock
+
+
+def _ignore_own(sock: socket.socket, own: Endpoint) -> None:
+    """Let the system drop what comes from our own socket, which IP multicast brings back to us. Where it cannot, the
+    driver does, after a copy in vain."""
+    if not sys.platform.startswith("linux") or own.host in ("", "0.0.0.0"):
+        return
+    address = struct.unpack("!I", socket.inet_aton(own.host))[0]
+    program = b"".join(
+        struct.pack("HBBI", *instruction)
+        for instruction in (
+            (0x28, 0, 0, 0),  # the source port, at the beginning of the UDP header
+            (0x15, 0, 3, own.port),  # ours, or else: take it
+            (0x20, 0, 0, 0xFFF0_000C),  # the source address in the IP header
+            (0x15, 0, 1, address),
+            (0x06, 0, 0, 0),  # drop
+            (0x06, 0, 0, 0xFFFF_FFFF),  # take all of it
+        )
+    )
+    kept = ctypes.create_string_buffer(program, len(program))
+    attach_filter = 26  # SO_ATTACH_FILTER
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, attach_filter, struct.pack("HP", len(program) // 8, ctypes.addressof(kept)))
+    except OSError:  # some sandboxes refuse
+        logger.debug("no packet filter: own multicasts are dropped one step later")
 
 
 def _prepare_for_multicast(sock: socket.socket, config: TransportConfig) -> None:

@@ -27,7 +27,7 @@ class Load:
     has_thread: bool = True  # False: the protocols run on the application's loop
     slow_ms: float = 0.0  # how long the first member rests after each batch
     victim: int = -1  # which member is killed
-    settings: tuple[tuple[str, str], ...] = ()  # of the configuration, beside the preset `local`
+    settings: tuple[tuple[str, str | int], ...] = ()  # of the configuration, beside the preset `local`
 
     def sends(self, index: int) -> bool:
         return index >= self.members - self.senders

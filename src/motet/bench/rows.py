@@ -19,6 +19,8 @@ UNITS: dict[Metric, str] = {
     "seconds": "s",
     "memory": "MB",
 }
+MOST_MEMBERS = 16
+IP_MULTICAST = (("transport", "multicast"), ("multicast_interface", "127.0.0.1"), ("multicast_ttl", 0))
 LESS_IS_BETTER: frozenset[Metric] = frozenset({"median", "seconds", "memory"})
 
 
@@ -72,9 +74,17 @@ def _streams(order: Order, section: str, message_goal: float | None, goals: dict
             reference = JGROUPS.get(name)
             goal = goals[who] if reference else None
             yield Row(name, section, title, "rate", load, "rate", reference, goal, has_peers=size < 10_000)
+            if senders == 1 and reference:
+                yield by_ip_multicast(Row(name, section, title, "rate", load, "rate", reference, goal))
             single = replace(load, api="message")
             goal = message_goal if reference else None
             yield Row(f"{name}-message", section, f"{title}, one by one", "rate", single, "rate", reference, goal)
+
+
+def by_ip_multicast(row: Row) -> Row:
+    """The same, with one datagram for all members."""
+    load = replace(row.load, settings=(*row.load.settings, *IP_MULTICAST))
+    return replace(row, name=f"{row.name}-ip", title=f"{row.title}, IP multicast", load=load)
 
 
 def _fifo() -> Iterator[Row]:
@@ -183,10 +193,11 @@ def _memory() -> Iterator[Row]:
 
 def _growth() -> Iterator[Row]:
     for order in _ORDERS:
-        for members in (2, 4, 8, 16):
+        for members in (2, 4, 8, MOST_MEMBERS):
             load = Load(members=members, size=1000, order=order)
             title = f"{members} members, 1 sender, 1000 B, {_called(order)}"
-            yield Row(f"growth-{order}-{members}", "Growth", title, "rate", load)
+            row = Row(f"growth-{order}-{members}", "Growth", title, "rate", load)
+            yield from (row, by_ip_multicast(row)) if members == MOST_MEMBERS else (row,)
 
 
 def _costs() -> Iterator[Row]:
