@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -23,7 +26,7 @@ from motet.journal import Fsync, JournalConfig
 from motet.journal.synthetic import write_journal
 from motet.serve.flight import LogService
 from motet.snapshot.export import SNAPSHOT_SCHEMA
-from motet.spark import java
+from motet.spark import cluster, java
 from motet.spark.inputs import find_members
 from motet.spark.kernels import CHUNK, summaries
 from motet.spark.logs import JournalLog, LogUnreadableError, StartTrimmedError
@@ -309,3 +312,19 @@ def test_sessions_find_the_format_by_themselves() -> None:
     """PySpark imports every package that is called pyspark_* and takes its DefaultSource."""
     assert "pyspark_motet" in {module.name for module in iter_modules()}
     assert import_module("pyspark_motet").DefaultSource.name() == "motet"
+
+
+def test_a_command_is_run_with_the_cluster_s_address(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[tuple[object, ...]] = []
+
+    @contextmanager
+    def running(*arguments: object) -> Iterator[str]:
+        asked.append(arguments)
+        yield "spark://here:1"
+
+    monkeypatch.setattr(cluster, "local_cluster", running)
+    note = "import pathlib, sys; pathlib.Path(sys.argv[1]).write_text(sys.argv[2]); sys.exit(3)"
+    command = [sys.executable, "-c", note, str(tmp_path / "told"), "--master=MASTER"]
+    assert cluster.main(["--workers", "3", *command]) == 3
+    assert (tmp_path / "told").read_text() == "--master=spark://here:1"
+    assert asked == [(3, 1, "1g")]

@@ -3,18 +3,24 @@
     with local_cluster(workers=2) as master:
         spark = build_session(master)
 
+From a shell, MASTER in a command is replaced by the address; without a command the cluster stays until Ctrl-C:
+
+    python -m motet.spark.cluster --workers 2 motet campaign --runs 1000 --out campaign --master MASTER
+
 It is for trying what a real cluster does: executors are processes of their own, and get nothing from the driver but
 what is sent to them.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -79,3 +85,29 @@ def _free_port() -> int:
     with socket.socket() as one:
         one.bind((LOOPBACK, 0))
         return int(one.getsockname()[1])
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m motet.spark.cluster", description="A Spark cluster on loopback.")
+    parser.add_argument("--workers", type=int, default=2, help="processes that run executors (default 2)")
+    parser.add_argument("--cores", type=int, default=1, help="of each worker (default 1)")
+    parser.add_argument("--memory", default="1g", help="of each worker (default 1g)")
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="what to run, with MASTER for the master's address")
+    options = parser.parse_args(arguments)
+    try:
+        with local_cluster(options.workers, options.cores, options.memory) as master:
+            if options.command:
+                return subprocess.call([part.replace("MASTER", master) for part in options.command])
+            sys.stdout.write(f"{master}\n")
+            sys.stdout.flush()
+            threading.Event().wait()
+    except MotetError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+    except KeyboardInterrupt:
+        pass
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
