@@ -105,6 +105,11 @@ class Count(StrEnum):
         "two parts of a merge spoke of one stream: their views overlapped; warned of",
     )
     MERGE_CANCELLED = "merge_cancelled", Nature.CHANGE, "a part was silent or failed; it is tried again"
+    MERGE_UNANSWERED = (
+        "merge_unanswered",
+        Nature.CHANGE,
+        "of those, the ones in which a coordinator said nothing at all: it crashed, or is cut off",
+    )
     MERGE_REFUSED = (
         "merge_refused",
         Nature.CHANGE,

@@ -13,7 +13,7 @@ from motet.membership.discovery import (
     SharedDirectory,
     StaticSeeds,
 )
-from motet.membership.engine import Accused, EngineConfig, Left, ViewInstalled
+from motet.membership.engine import Accused, EngineConfig, Left, MergeUnanswered, ViewInstalled
 from motet.membership.machine import Membership
 from motet.membership.primary import PrimaryRecord, is_primary
 from motet.membership.transfer import ProvideState, StateFailed, StateReceived, TransferConfig
@@ -32,6 +32,7 @@ __all__ = [
     "Left",
     "Membership",
     "MembershipConfig",
+    "MergeUnanswered",
     "PrimaryRecord",
     "ProvideState",
     "SharedDirectory",

@@ -23,6 +23,7 @@ from motet.membership.participant import (
     Flushed,
     Left,
     MergeFailed,
+    MergeUnanswered,
     Surroundings,
     ViewInstalled,
     quads,
@@ -58,6 +59,7 @@ __all__ = [
     "Flushed",
     "Left",
     "MergeFailed",
+    "MergeUnanswered",
     "Surroundings",
     "ViewEngine",
     "ViewInstalled",
@@ -375,8 +377,12 @@ class ViewEngine(Coordinator):
     def _time_out_leading(self, now: int) -> list[Effect]:
         if self._leader is None or now < self._lead_until:
             return []
-        is_over = self._leader.phase is Phase.COMMITTED
-        return self._end_leading() if is_over else self._cancel_merge(self._leader.silent)
+        if self._leader.phase is Phase.COMMITTED:
+            return self._end_leading()
+        silent = self._leader.silent
+        others = tuple(coordinator for coordinator in silent if coordinator != self._local)
+        self._counters[Count.MERGE_UNANSWERED] += bool(others)
+        return [*([MergeUnanswered(others)] if others else []), *self._cancel_merge(silent)]
 
     def _check(self) -> None:
         assert self._local in self.view or self.has_left

@@ -146,6 +146,13 @@ class MergeFailed(Effect):
     coordinators: tuple[Address, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class MergeUnanswered(Effect):
+    """These coordinators said nothing to a merge that we led, not even that they refuse: crashed, or cut off."""
+
+    coordinators: tuple[Address, ...]
+
+
 class Participant:
     def __init__(
         self,

@@ -83,12 +83,17 @@ class GroupFault:
     ambush_ns: int | None = None  # waits, from `at` on, for a view change to begin, and strikes so long after that
     hits_first: bool = False  # strikes whoever is the first in the change: as a rule, the coordinator
     keeps_memory: bool = False  # of one that comes back: with all that it knew, as if from a journal
+    awaits: str = ""  # waits, from `at` on, for a frame of this kind, and strikes before that is carried
+    nth: int = 1  # which of them
+    replaces: bool = False  # what was cut before is mended at that moment
 
     def __str__(self) -> str:
         sides = f", sides {''.join(map(str, self.sides))}" if self.sides else ""
         loss = f", loss {self.loss:.0%}" if self.loss else ""
         who = "the first" if self.hits_first else self.who
         ambush = f"{format_ns(self.ambush_ns)} into a view change, " if self.ambush_ns is not None else ""
+        ambush += f"before {self.awaits} {self.nth}, " if self.awaits else ""
+        ambush += "all is mended and " if self.replaces else ""
         lasts = f"for {format_ns(self.lasts_ns)}{', with its memory' if self.keeps_memory else ''}"
         return f"{format_ns(self.at)}: {ambush}{self.kind.value} {who} (other {self.other}, {lasts}{sides}{loss})"
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from hashlib import sha256
 
 from motet.core.effects import Channel
@@ -125,6 +126,46 @@ class EndedSnapshot:
     reason: str = ""
 
 
+class Blame(Enum):
+    SUSPECTED = "suspected"  # was silent
+    ACCUSED = "accused"  # did not do its part in a view change
+    UNANSWERED = "gave no answer"  # to the leader of a merge
+
+
+@dataclass(frozen=True, slots=True)
+class Blamed:
+    at: int
+    by: Address
+    whom: Address
+    what: Blame
+
+
+@dataclass(frozen=True, slots=True)
+class BeganChange:
+    """A coordinator asked these, and itself among them, how they stand, in order to end the view."""
+
+    at: int
+    member: Address
+    view: ViewId
+    asked: tuple[Address, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BeganMerge:
+    """The leader asked the first of the coordinators whose views it wants to merge with its own."""
+
+    at: int
+    member: Address
+
+
+@dataclass(slots=True)
+class Outage:
+    """A link that was cut, or a process that did not run."""
+
+    begin: int
+    end: int | None = None
+
+
 Event = (
     DeliveredBatch
     | ForgotSender
@@ -136,6 +177,9 @@ Event = (
     | RecordedState
     | EndedSnapshot
     | WokeUp
+    | Blamed
+    | BeganChange
+    | BeganMerge
 )
 
 
@@ -156,6 +200,7 @@ class History:
     appends: dict[Tag, tuple[bytes, ...]] = field(default_factory=dict)  # what each consists of
     acknowledged: set[Tag] = field(default_factory=set)  # appends that were stable somewhere
     repeated: set[tuple[Address, Tag]] = field(default_factory=set)  # who was told that the log had it already
+    outages: dict[tuple[str, str] | Address, list[Outage]] = field(default_factory=dict)  # of links, and processes
     remembers: bool = True  # whether receivers remember the windows that they drop
 
     def accept(self, stream: Stream, messages: Sequence[bytes]) -> None:

@@ -14,6 +14,7 @@ from motet.sim.checkers import violation_of
 from motet.sim.membership import run_membership, run_membership_100
 from motet.sim.small_world import case_count, run_small_world
 from motet.sim.snapshot import run_snapshot
+from motet.sim.torn import run_torn
 from motet.sim.total_order import run_total_order
 
 SCENARIOS: dict[str, Callable[..., Outcome]] = {
@@ -22,6 +23,7 @@ SCENARIOS: dict[str, Callable[..., Outcome]] = {
     "membership-100": run_membership_100,
     "small-world": run_small_world,
     "snapshot": run_snapshot,
+    "torn": run_torn,
     "total-order": run_total_order,
 }
 _CHUNK = 8  # seeds per task: small enough for a smooth progress bar

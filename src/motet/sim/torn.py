@@ -1,0 +1,100 @@
+"""The scenario `torn`: view changes that are torn at one frame or another, on a network that loses nothing else.
+
+Because nothing is lost but what is cut, the rules can ask for more than `membership` does: nobody is blamed who could
+be heard (blame.py).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+
+from motet.core.trace import Emit
+from motet.sim.blame import check_blame
+from motet.sim.channels import Outcome
+from motet.sim.checkers import Violation
+from motet.sim.group_host import GroupHost
+from motet.sim.group_plan import GroupFault, GroupFaultKind, GroupPlan
+from motet.sim.history import Outage
+from motet.sim.membership import GROUP, MembershipWorld, run_world
+from motet.sim.network import Link
+from motet.sim.torn_host import TornHost
+from motet.sim.torn_plan import draw_torn_plan
+from motet.sim.transcript import Transcript
+from motet.stack import Member
+from motet.wire.codec import group_id
+
+
+class TornWorld(MembershipWorld):
+    def __init__(self, plan: GroupPlan, transcript: Transcript | None, trace: Emit | None = None) -> None:
+        super().__init__(plan, transcript, trace)
+        self._snares: deque[GroupFault] = deque()  # only the first listens; the next is set when that has sprung
+        self._awaited = 0  # frames that the first has let pass
+        self._cuts: list[tuple[list[Link], list[Outage]]] = []
+
+    def run(self) -> list[Violation]:
+        return super().run() + check_blame(self.history, self.plan.membership.detector)
+
+    def _make_host(self, member: Member) -> GroupHost:
+        return TornHost(member, self._surroundings, self._rng, self._home, self._overhear, group_id(GROUP))
+
+    # Faults
+
+    def _fault(self, fault: GroupFault) -> Callable[[], None]:
+        if not fault.awaits:
+            return lambda: self._strike_now(fault)
+        return lambda: self._snares.append(fault)
+
+    def _strike_now(self, fault: GroupFault) -> None:
+        if fault.replaces and not self._is_healed:
+            self._mend_all()
+        super()._fault(fault)()
+
+    def _overhear(self, host: GroupHost, kind: str) -> None:
+        """Spring the first snare when its frame is to be carried: whatever is cut now cuts that frame as well."""
+        if not self._snares or self._snares[0].awaits != kind or self._is_healed:
+            return
+        self._awaited += 1
+        if self._awaited < self._snares[0].nth:
+            return
+        fault, self._awaited = self._snares.popleft(), 0
+        who = self.plan.names.index(host.address.name) if fault.hits_first else fault.who
+        sprung = replace(fault, at=self.scheduler.now, who=who, awaits="", hits_first=False)
+        if fault.kind is GroupFaultKind.PAUSE:  # a process stands still between two steps, not within one
+            self.scheduler.after(0, self._fault(sprung))
+        else:
+            self._strike_now(sprung)
+
+    # Links
+
+    def _cut(self, links: list[Link], lasts_ns: int) -> None:
+        outages = [Outage(self.scheduler.now) for _ in links]
+        for link, outage in zip(links, outages, strict=True):
+            self.history.outages.setdefault(link, []).append(outage)
+        cut = (links, outages)
+        self.network.cut(links)
+        self._cuts.append(cut)
+        self.scheduler.after(lasts_ns, lambda: self._mend(cut))
+
+    def _mend(self, cut: tuple[list[Link], list[Outage]]) -> None:
+        """Unless it was mended before its time."""
+        if not any(one is cut for one in self._cuts):
+            return
+        links, outages = cut
+        self._cuts = [one for one in self._cuts if one is not cut]
+        self.network.mend(links)
+        for outage in outages:
+            outage.end = self.scheduler.now
+
+    def _mend_all(self) -> None:
+        for cut in list(self._cuts):
+            self._mend(cut)
+
+    def _heal(self) -> None:
+        self._mend_all()
+        super()._heal()
+
+
+def run_torn(seed: int, *, with_transcript: bool = False, trace: Emit | None = None) -> Outcome:
+    return run_world(TornWorld, draw_torn_plan(seed), with_transcript, trace)
