@@ -186,15 +186,16 @@ class Discovery:
         """A view was installed."""
         if self._local not in view:
             raise MisuseError(f"{self._local} is not in {view}; begin only a view that it was installed in")
-        former = [member.endpoint for member in self._view.members if member not in view]
+        former = [member for member in self._view.members if member not in view]
         self._due = now if self._due is None else now + self._config.eager_ns
         self._wait_ns = self._config.eager_ns
         self._view, self._homes = view, frozenset(member.endpoint for member in view.members)
         self._replaced = set()
         self._acquaintances = {at: one for at, one in self._acquaintances.items() if self._is_stranger(at, one)}
-        for endpoint in former:
-            if endpoint not in self._homes and endpoint not in self._acquaintances:
-                self._remember(self._acquaintances, endpoint, _Acquaintance(now))
+        for member in former:
+            self._remember(self._known, member.incarnation, member)  # it may not know yet, and asks what has become of us
+            if member.endpoint not in self._homes and member.endpoint not in self._acquaintances:
+                self._remember(self._acquaintances, member.endpoint, _Acquaintance(now))
 
     def activate(self, now: int) -> None:
         """We are the acting coordinator, which probes for all of the view."""
