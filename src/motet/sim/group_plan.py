@@ -86,11 +86,12 @@ class GroupFault:
     awaits: str = ""  # waits, from `at` on, for a frame of this kind, and strikes before that is carried
     nth: int = 1  # which of them
     replaces: bool = False  # what was cut before is mended at that moment
+    by_rank: bool = False  # `who` and `other` are places in the view, the most senior first
 
     def __str__(self) -> str:
         sides = f", sides {''.join(map(str, self.sides))}" if self.sides else ""
         loss = f", loss {self.loss:.0%}" if self.loss else ""
-        who = "the first" if self.hits_first else self.who
+        who = "the first" if self.hits_first else f"{self.who}{' by rank' if self.by_rank else ''}"
         ambush = f"{format_ns(self.ambush_ns)} into a view change, " if self.ambush_ns is not None else ""
         ambush += f"before {self.awaits} {self.nth}, " if self.awaits else ""
         ambush += "all is mended and " if self.replaces else ""

@@ -49,7 +49,13 @@ class TornWorld(MembershipWorld):
     def _strike_now(self, fault: GroupFault) -> None:
         if fault.replaces and not self._is_healed:
             self._mend_all()
-        super()._fault(fault)()
+        super()._fault(self._named(fault) if fault.by_rank else fault)()
+
+    def _named(self, fault: GroupFault) -> GroupFault:
+        """Those who have these places now, in the view of somebody that lives; ranks beyond it begin anew."""
+        members = self._alive[0].member.view.members
+        who, other = (self.plan.names.index(members[rank % len(members)].name) for rank in (fault.who, fault.other))
+        return replace(fault, who=who, other=other, by_rank=False)
 
     def _overhear(self, host: GroupHost, kind: str) -> None:
         """Spring the first snare when its frame is to be carried: whatever is cut now cuts that frame as well."""

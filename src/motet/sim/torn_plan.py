@@ -57,7 +57,7 @@ def draw_torn_plan(seed: int) -> GroupPlan:
         config=MemberConfig(frame_bytes=1_400, membership=membership.with_seeds(*seeds)),
         windows=(64,) * members,
         network=_draw_network(rng),
-        duration_ns=acts[-1] + rng.randrange(3 * suspect_ns, 6 * suspect_ns),
+        duration_ns=acts[-1] + rng.randrange(4 * suspect_ns, 7 * suspect_ns),
         faults=tuple(fault for at in acts for fault in _draw_act(rng, members, at, suspect_ns)),
         bursts=tuple(burst for at in acts for burst in _draw_bursts(rng, members, at, suspect_ns)),
     )
@@ -77,17 +77,50 @@ def _draw_network(rng: Random) -> NetworkProfile:
 
 
 def _draw_act(rng: Random, members: int, at: int, suspect_ns: int) -> Iterator[GroupFault]:
-    opening = _draw_fault(rng, rng.choice(_OPENINGS), members, at, suspect_ns)
-    if rng.random() < 0.4:
-        yield _set_snare(rng, opening, ("MulticastData",), 3 * members)
+    style = rng.random()
+    if style < 0.25:
+        yield from _rivals(rng, members, at, suspect_ns)
+    elif style < 0.5:
+        yield from _halves(rng, members, at, suspect_ns)
+        return
     else:
-        yield opening
-    if rng.random() < 0.3:
-        yield _draw_fault(rng, rng.choice(_OPENINGS), members, at + rng.randrange(suspect_ns), suspect_ns)
+        yield from _opening(rng, members, at, suspect_ns)
     for _ in range(rng.choice([0, 1, 1, 2, 3])):
         fault = _draw_fault(rng, rng.choice(_SNARES), members, at + 1, suspect_ns)
         frames = CHANGE_FRAMES if rng.random() < 0.8 else MERGE_FRAMES
         yield _set_snare(rng, fault, frames, members)
+
+
+def _opening(rng: Random, members: int, at: int, suspect_ns: int) -> Iterator[GroupFault]:
+    """Anything, perhaps in the middle of a multicast; sometimes two."""
+    fault = _draw_fault(rng, rng.choice(_OPENINGS), members, at, suspect_ns)
+    yield _set_snare(rng, fault, ("MulticastData",), 3 * members) if rng.random() < 0.4 else fault
+    if rng.random() < 0.3:
+        yield _draw_fault(rng, rng.choice(_OPENINGS), members, at + rng.randrange(suspect_ns), suspect_ns)
+
+
+def _rivals(rng: Random, members: int, at: int, suspect_ns: int) -> Iterator[GroupFault]:
+    """Two who do not hear one another, and both hear the rest, begin to end the view at one moment.
+
+    A third, whom nobody hears any more, sees to the moment: both did hear its last heartbeat.
+    """
+    first, second, third = rng.choice([(0, 1, 2), (0, 1, 3), (0, 2, 3), (1, 2, 0)])
+    lasts_ns = rng.randrange(2 * suspect_ns, 6 * suspect_ns)
+    for who, other in ((first, second), (second, first)):
+        yield GroupFault(at, GroupFaultKind.CUT, who, other, lasts_ns, by_rank=True)
+    kind = rng.choice([GroupFaultKind.CRASH, GroupFaultKind.ISOLATE])
+    yield GroupFault(at, kind, third, lasts_ns=lasts_ns, by_rank=True)
+
+
+def _halves(rng: Random, members: int, at: int, suspect_ns: int) -> Iterator[GroupFault]:
+    """Two sides, and as soon as the larger one is about to go on, two other sides."""
+    for awaits in (None, rng.choice(["CutTo", "Ready", "Ready", "Commit", "Commit"])):
+        sides = [0] * (members // 2 + 1) + [1] * (members - members // 2 - 1)
+        rng.shuffle(sides)
+        lasts_ns = rng.randrange(5 * suspect_ns, 8 * suspect_ns)
+        fault = GroupFault(at, GroupFaultKind.PARTITION, 0, lasts_ns=lasts_ns, sides=tuple(sides))
+        nth = rng.randrange(1, members // 2 + 2)
+        yield replace(fault, at=at + 1, awaits=awaits, nth=nth, replaces=True) if awaits else fault
 
 
 def _set_snare(rng: Random, fault: GroupFault, frames: tuple[str, ...], most: int) -> GroupFault:
