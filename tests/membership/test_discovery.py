@@ -459,6 +459,13 @@ def test_a_hello_of_ourselves_in_any_life_is_ignored(sender: Address) -> None:
     assert lone.heard_foreign_at() is None
 
 
+def test_a_former_member_is_still_known() -> None:
+    """Seed 60 of the scenario `torn`: who did not know that it was let go asked those who did not know it any more."""
+    lone = Lone(view=view_of(A, B, C))
+    lone.machine.begin(view_of(A, C, number=3), START)
+    assert lone.machine.known(B.incarnation) == B
+
+
 def test_strangers_are_known_by_their_incarnation() -> None:
     lone = Lone()
     assert lone.machine.known(B.incarnation) is None

@@ -1,4 +1,7 @@
-"""Break the view change on purpose, one way at a time: the run with a fault at every step must notice each."""
+"""Break the view change on purpose, one way at a time: the run with a fault at every step must notice each.
+
+What it takes whole members to see, tests/sim/test_planted_membership_bugs.py plants.
+"""
 
 from __future__ import annotations
 
@@ -8,31 +11,24 @@ from typing import Any
 
 import pytest
 
-from motet.core.counters import Count
-from motet.core.effects import Effect, Frame
+from motet.core.effects import Effect
 from motet.core.identity import Address
-from motet.core.units import SECOND
-from motet.core.view import NO_BALLOT
-from motet.membership.detector import FailureDetector, Standing, Suspected
 from motet.membership.engine import ViewEngine
-from motet.membership.primary import PrimaryRecord
 from motet.multicast.machine import Multicast
 from motet.multicast.receiver import MulticastReceiver
 from motet.multicast.sender import MulticastSender
 from motet.stack.channel import GroupChannel
 from motet.window.digest import Cut, DigestEntry
-from motet.wire.frames import Commit, CutTo, Heartbeat, MergeRequest, Prepare, Prepared, Ready
+from motet.wire.frames import Commit, Prepared, Ready
 from tests.membership import test_engine
-from tests.membership import test_scenarios_traffic as traffic
-from tests.membership.group import Group, check_agreement, check_one_line
-from tests.membership.test_engine import CHANGES, SIZE, changed, crash_if_alive, frames_of, leave_a_member, rivals
-from tests.membership.world import World
+from tests.membership.group import Group, check_agreement
+from tests.membership.test_engine import CHANGES, SIZE, changed, crash_if_alive, frames_of
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 RIVAL_STEPS = range(50, 60)
 
 
-def a_commit_that_somebody_saw_is_not_adopted(patch: pytest.MonkeyPatch) -> None:
+def a_commit_that_somebody_saw_is_told_to_nobody(patch: pytest.MonkeyPatch) -> None:
     original = ViewEngine._on_prepared
 
     def on_prepared(self: ViewEngine, source: Address, frame: Prepared, now: int) -> list[Effect]:
@@ -44,17 +40,6 @@ def a_commit_that_somebody_saw_is_not_adopted(patch: pytest.MonkeyPatch) -> None
 
 def a_missed_commit_is_not_asked_for(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ViewEngine, "_ask_around", lambda self, now: [])
-
-
-def what_is_received_is_let_go_before_it_is_stable(patch: pytest.MonkeyPatch) -> None:
-    original = MulticastReceiver._deliver
-
-    def deliver(self: MulticastReceiver) -> list[Effect]:
-        effects = original(self)
-        self.window.purge(self.window.delivered)
-        return effects
-
-    patch.setattr(MulticastReceiver, "_deliver", deliver)
 
 
 def a_frozen_member_goes_on_delivering(patch: pytest.MonkeyPatch) -> None:
@@ -129,9 +114,8 @@ def a_stale_commit_is_installed(patch: pytest.MonkeyPatch) -> None:
 
 
 PLANTS: list[Plant] = [
-    a_commit_that_somebody_saw_is_not_adopted,
+    a_commit_that_somebody_saw_is_told_to_nobody,
     a_missed_commit_is_not_asked_for,
-    what_is_received_is_let_go_before_it_is_stable,
     a_frozen_member_goes_on_delivering,
     a_frozen_member_goes_on_sending,
     the_cut_is_what_all_have,
@@ -169,106 +153,10 @@ def test_planted_bug_is_caught(plant: Plant, monkeypatch: pytest.MonkeyPatch) ->
     assert first_caught() is not None
 
 
-# Two coordinators at once
-
-
-def ballots_are_ignored(patch: pytest.MonkeyPatch) -> None:
-    """Whoever asks last is believed."""
-    original = ViewEngine._handle
-
-    def handle(self: ViewEngine, source: Address, frame: Frame, now: int) -> list[Effect]:
-        is_of_ours = isinstance(frame, Prepare | CutTo | Commit) and frame.view == self.view.id
-        if is_of_ours and frame.ballot != self._promised:  # type: ignore[attr-defined]
-            self._promised = NO_BALLOT if isinstance(frame, Prepare) else frame.ballot  # type: ignore[attr-defined]
-            self._plan, self._is_ready = None, False
-        return original(self, source, frame, now)
-
-    patch.setattr(ViewEngine, "_handle", handle)
-
-
-def test_ballots_that_are_ignored_are_caught_by_two_coordinators_at_once() -> None:
-    """B takes over while A lets C go. The search starts where it is caught; the whole of it is in test_engine.py."""
-    for is_planted in (False, True):
-        with pytest.MonkeyPatch.context() as patch:
-            if is_planted:
-                ballots_are_ignored(patch)
-            steps = [step for step in RIVAL_STEPS if not keeps_one_line(rivals(leave_a_member, 1, step))]
-        assert bool(steps) is is_planted
-
-
-def keeps_one_line(group: Group) -> bool:
-    try:
-        group.run(3 * SECOND)
-        check_one_line(group)
-    except AssertionError:
-        return False
-    return True
-
-
-# What time hides: the group still comes together, later than it should, or changes for nothing. Named scenarios see it.
-
-
-def a_merge_is_refused_by_silence(patch: pytest.MonkeyPatch) -> None:
-    original = ViewEngine._on_merge_request
-
-    def on_merge_request(self: ViewEngine, source: Address, frame: MergeRequest, now: int) -> list[Effect]:
-        return [] if self._why_not(source) is not None else original(self, source, frame, now)
-
-    patch.setattr(ViewEngine, "_on_merge_request", on_merge_request)
-
-
-def a_suspect_is_acted_on_unverified(patch: pytest.MonkeyPatch) -> None:
-    def examine(self: FailureDetector, peer: Address, state: Any, now: int) -> list[Effect]:
-        if state.standing is Standing.SUSPECTED or now < self._deadline(state):
-            return []
-        state.standing = Standing.SUSPECTED
-        return [Suspected(peer)]
-
-    patch.setattr(FailureDetector, "_examine", examine)
-
-
-def attempted_views_are_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(PrimaryRecord, "attempted", lambda self, view, counted=None: self)
-
-
-def a_leader_that_is_refused_knows_it_at_once() -> None:
-    """C is letting D go when A asks it to merge; A hears so within some round trips, not when its patience ends."""
-    world = World("A")
-    world.gather(*"ABCD")
-    world.split("AB", "CD")
-    world.heal()
-    requests = world.watch(MergeRequest)
-    world.once(MergeRequest, lambda _: world.leave("D"), source="A", to="C")
-    world.run_until(lambda: bool(requests), 5)
-    world.run_until(lambda: world["A"].count(Count.MERGE_CANCELLED) == 1, 0.1)
-    world.settle("ABC", limit=5)
-
-
-def a_member_whose_heartbeats_are_lost_but_who_answers_stays() -> None:
-    world = World("A")
-    world.gather(*"ABC")
-    world.drop_next(Heartbeat, "C", "*", 1_000)
-    world.run(10)
-    assert world["A"].history[-1] == "ABC"
-    assert world["A"].saw(Suspected) == []
-
-
-@pytest.mark.parametrize(
-    ("plant", "scenario"),
-    [
-        (a_merge_is_refused_by_silence, a_leader_that_is_refused_knows_it_at_once),
-        (a_suspect_is_acted_on_unverified, a_member_whose_heartbeats_are_lost_but_who_answers_stays),
-        (attempted_views_are_forgotten, traffic.TestPrimary().test_the_attempt_that_one_member_did_not_hear_the_end_of),
-        (
-            who_went_further_enters_the_view_after_all,
-            test_engine.test_who_delivered_more_than_a_commit_allows_goes_on_alone,
-        ),
-    ],
-    ids=lambda named: named.__name__,
-)
-def test_planted_bug_is_caught_by_a_scenario(plant: Plant, scenario: Callable[[], None]) -> None:
+def test_who_went_further_and_enters_after_all_is_caught_by_a_scenario() -> None:
+    scenario = test_engine.test_who_delivered_more_than_a_commit_allows_goes_on_alone
     scenario()
     with pytest.MonkeyPatch.context() as patch:
-        plant(patch)
+        who_went_further_enters_the_view_after_all(patch)
         with pytest.raises(AssertionError):
             scenario()

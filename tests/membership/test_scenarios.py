@@ -18,6 +18,7 @@ from motet.wire.frames import (
     AreYouAlive,
     Commit,
     CutTo,
+    Heartbeat,
     Hello,
     HelloBack,
     Installed,
@@ -448,6 +449,26 @@ class TestCrashes:
 
 
 class TestSuspicion:
+    def test_a_member_whose_heartbeats_are_lost_but_who_answers_stays(self) -> None:
+        world = World("A")
+        world.gather(*"ABC")
+        world.drop_next(Heartbeat, "C", "*", 1_000)
+        world.run(10)
+        assert world["A"].history[-1] == "ABC"
+        assert world["A"].saw(Suspected) == []
+
+    def test_one_who_was_let_go_hears_so_from_those_who_did_it(self) -> None:
+        """C was mute for a while, never doubted anybody, and would otherwise stay in the old view until a probe."""
+        world = World("A")
+        world.gather(*"ABC")
+        world.cut("C", "A")
+        world.cut("C", "B")
+        world.run_until(lambda: world["A"].history[-1] == "AB", NOTICED_S)
+        world.mend("C", "B")  # who is not the coordinator, and never heard a greeting of C
+        world.run_until(lambda: world["C"].history[-1] == "C", 1.5)
+        world.heal()
+        world.settle("ABC", limit=8)
+
     def test_false_suspicion_then_traffic(self) -> None:
         """B does not hear C for a while; the coordinator does. C stays a member, and the view stays."""
         world = World("A")

@@ -9,7 +9,7 @@ import pytest
 from motet.core.counters import Count
 from motet.core.effects import Frame
 from motet.core.identity import Address
-from motet.membership import Accused
+from motet.membership import Accused, MergeUnanswered
 from motet.wire.frames import (
     Commit,
     Hello,
@@ -183,12 +183,25 @@ class TestFaultsDuringAMerge:
         world.once(MergeRequest, lambda _: world.pause("C"))
         world.run_until(lambda: world["A"].count(Count.MERGE_CANCELLED) == 1, 4)
         assert [flight.to for flight in cancels] == ["C"]
+        assert world["A"].count(Count.MERGE_UNANSWERED) == 1
+        assert world["A"].saw(MergeUnanswered) == [MergeUnanswered((world["C"].address,))]
         world.multicast("B", "thawed")
         world.run(0.1)
         assert world["A"].got("B") == ["thawed"]
         assert world["A"].members == "AB"
         world.resume("C")
         world.settle("ABCD", limit=8)
+
+    def test_a_leader_that_is_refused_knows_it_at_once(self) -> None:
+        """C is letting D go when A asks it to merge; A hears so in some round trips, not when its patience ends."""
+        world = parted("AB", "CD")
+        requests = world.watch(MergeRequest)
+        world.once(MergeRequest, lambda _: world.leave("D"), source="A", to="C")
+        world.run_until(lambda: bool(requests), 5)
+        world.run_until(lambda: world["A"].count(Count.MERGE_CANCELLED) == 1, 0.1)
+        assert world["A"].count(Count.MERGE_REFUSED) == 1
+        assert world["A"].count(Count.MERGE_UNANSWERED) == 0
+        world.settle("ABC", limit=5)
 
     def test_a_digest_of_a_member_is_missing_so_the_leader_cancels_the_merge(self) -> None:
         """Seed: "it makes sure it has digests for 6 nodes A, B, C, D, E and F. If not, it cancels the merge." """

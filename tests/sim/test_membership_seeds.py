@@ -1,4 +1,4 @@
-"""Seeds of `membership` and `total-order` that once failed, each with what was wrong. They must pass for ever."""
+"""Seeds of `membership`, `torn` and `total-order` that once failed, and what was wrong. They must pass for ever."""
 
 from __future__ import annotations
 
@@ -25,11 +25,20 @@ TOTAL_ORDER = {
     98: "members of one part ended a view at different positions",
     201: "nobody told again what was stable before the view began",
 }
+TORN = {
+    60: "who did not know that it was let go asked how its view had ended, and nobody knew it any more",
+    224: "the same; and a coordinator that was let go accused those who had gone on",
+}
 
 
 @pytest.mark.parametrize("seed", MEMBERSHIP)
 def test_a_seed_of_membership_that_once_failed(seed: int) -> None:
     assert run_seed("membership", seed).violations == ()
+
+
+@pytest.mark.parametrize("seed", TORN)
+def test_a_seed_of_torn_that_once_failed(seed: int) -> None:
+    assert run_seed("torn", seed).violations == ()
 
 
 @pytest.mark.parametrize("seed", TOTAL_ORDER)

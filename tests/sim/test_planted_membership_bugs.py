@@ -1,4 +1,4 @@
-"""Break membership on purpose, one way at a time: the checkers of the scenario `membership` must see each of them."""
+"""Break membership on purpose, one way at a time: the checkers of `membership` or of `torn` must see each of them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from motet.core.effects import Effect
+from motet.core.effects import Effect, Frame
 from motet.core.identity import Address
-from motet.core.view import ViewId
+from motet.core.view import NO_BALLOT, View, ViewId
 from motet.membership import coordinator, participant
 from motet.membership.coordinator import Round
+from motet.membership.detector import FailureDetector, Standing, Suspected
 from motet.membership.discovery import Discovery
 from motet.membership.engine import ViewEngine
 from motet.membership.machine import Membership
@@ -24,7 +25,7 @@ from motet.sim.runner import run_seed
 from motet.stack import Member
 from motet.stack.channel import GroupChannel
 from motet.window.digest import Cut, DigestEntry
-from motet.wire.frames import Commit
+from motet.wire.frames import Commit, CutTo, MergeRequest, Prepare, Prepared, Ready
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -110,9 +111,7 @@ def the_view_is_told_after_its_first_deliveries(patch: pytest.MonkeyPatch) -> No
     patch.setattr(ViewEngine, "_enter", enter)
 
 
-# What anybody who builds such a system does sooner or later. The rest of that list is in tests/membership, where a
-# fault at every step (COMMIT not adopted, ballots ignored, frames dropped before they are stable) or a named scenario
-# (merge refused by silence, suspect not verified, attempts forgotten) sees what few seeds do.
+# What anybody who builds such a system does sooner or later.
 
 
 def hearsay_in_digests(patch: pytest.MonkeyPatch) -> None:
@@ -204,8 +203,92 @@ def a_past_without_its_record(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Member, "memory", property(lambda self: replace(original(self), record=PrimaryRecord())))
 
 
+# The rest of that list: what a view change has to be torn for at the right frame.
+
+
+def attempted_views_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(PrimaryRecord, "attempted", lambda self, view, counted=None: self)
+
+
+def a_commit_that_somebody_saw_is_not_adopted(patch: pytest.MonkeyPatch) -> None:
+    original = ViewEngine._on_prepared
+
+    def on_prepared(self: ViewEngine, source: Address, frame: Prepared, now: int) -> list[Effect]:
+        return original(self, source, replace(frame, decided=None), now)
+
+    patch.setattr(ViewEngine, "_on_prepared", on_prepared)
+
+
+def a_commit_does_not_wait_for_all(patch: pytest.MonkeyPatch) -> None:
+    original = ViewEngine._on_ready
+
+    def on_ready(self: ViewEngine, source: Address, frame: Ready, now: int) -> list[Effect]:
+        if self._round is not None:
+            self._round.ready.update(member for member in self._round.participants if member != source)
+        return original(self, source, frame, now)
+
+    patch.setattr(ViewEngine, "_on_ready", on_ready)
+
+
+def ballots_are_ignored(patch: pytest.MonkeyPatch) -> None:
+    """Whoever asks last is believed."""
+    original = ViewEngine._handle
+
+    def handle(self: ViewEngine, source: Address, frame: Frame, now: int) -> list[Effect]:
+        is_of_ours = isinstance(frame, Prepare | CutTo | Commit) and frame.view == self.view.id
+        if is_of_ours and frame.ballot != self._promised:  # type: ignore[attr-defined]
+            self._promised = NO_BALLOT if isinstance(frame, Prepare) else frame.ballot  # type: ignore[attr-defined]
+            self._plan, self._is_ready = None, False
+        return original(self, source, frame, now)
+
+    patch.setattr(ViewEngine, "_handle", handle)
+
+
+def a_merge_is_refused_by_silence(patch: pytest.MonkeyPatch) -> None:
+    original = ViewEngine._on_merge_request
+
+    def on_merge_request(self: ViewEngine, source: Address, frame: MergeRequest, now: int) -> list[Effect]:
+        return [] if self._why_not(source) is not None else original(self, source, frame, now)
+
+    patch.setattr(ViewEngine, "_on_merge_request", on_merge_request)
+
+
+def a_suspect_is_acted_on_unverified(patch: pytest.MonkeyPatch) -> None:
+    def examine(self: FailureDetector, peer: Address, state: Any, now: int) -> list[Effect]:
+        if state.standing is Standing.SUSPECTED or now < self._deadline(state):
+            return []
+        state.standing = Standing.SUSPECTED
+        return [Suspected(peer)]
+
+    patch.setattr(FailureDetector, "_examine", examine)
+
+
+def what_is_received_is_let_go_before_it_is_stable(patch: pytest.MonkeyPatch) -> None:
+    original = MulticastReceiver._deliver
+
+    def deliver(self: MulticastReceiver) -> list[Effect]:
+        effects = original(self)
+        self.window.purge(self.window.delivered)
+        return effects
+
+    patch.setattr(MulticastReceiver, "_deliver", deliver)
+
+
+def one_who_was_let_go_is_not_known_any_more(patch: pytest.MonkeyPatch) -> None:
+    """So nobody answers when it asks what has become of its view. It was so once."""
+    original = Discovery.begin
+
+    def begin(self: Discovery, view: View, now: int) -> None:
+        known = dict(self._known)
+        original(self, view, now)
+        self._known = known
+
+    patch.setattr(Discovery, "begin", begin)
+
+
 MOST_SEEDS = 500  # each must be caught within so many
-CAUGHT_AT: dict[Plant, int] = {  # where the search begins: the first seed that caught it when this was written
+# Where the search begins: the first seed, from 0 on, that caught it when this was written.
+BY_MEMBERSHIP: dict[Plant, int] = {
     every_view_is_primary: 2,
     nobody_remembers_the_last_primary_view: 2,
     anybody_founds_a_group: 16,
@@ -228,17 +311,32 @@ CAUGHT_AT: dict[Plant, int] = {  # where the search begins: the first seed that 
     the_past_is_forgotten: 13,
     a_past_without_its_record: 20,
 }
+BY_TORN: dict[Plant, int] = {
+    attempted_views_are_forgotten: 93,
+    a_commit_that_somebody_saw_is_not_adopted: 8,
+    a_commit_does_not_wait_for_all: 12,
+    ballots_are_ignored: 4,
+    a_merge_is_refused_by_silence: 0,
+    a_suspect_is_acted_on_unverified: 3,
+    what_is_received_is_let_go_before_it_is_stable: 18,
+    one_who_was_let_go_is_not_known_any_more: 60,
+}
+CASES = [
+    pytest.param(scenario, plant, first, id=plant.__name__)
+    for scenario, table in (("membership", BY_MEMBERSHIP), ("torn", BY_TORN))
+    for plant, first in table.items()
+]
 
 
-def first_caught(seeds: range) -> int | None:
-    return next((seed for seed in seeds if not run_seed("membership", seed).is_ok), None)
+def first_caught(scenario: str, seeds: range) -> int | None:
+    return next((seed for seed in seeds if not run_seed(scenario, seed).is_ok), None)
 
 
-@pytest.mark.parametrize("plant", CAUGHT_AT, ids=lambda plant: plant.__name__)
-def test_planted_bug_is_caught(plant: Plant) -> None:
+@pytest.mark.parametrize(("scenario", "plant", "first"), CASES)
+def test_planted_bug_is_caught(scenario: str, plant: Plant, first: int) -> None:
     """Caught with the bug, and fine without it: so it is the bug that was caught."""
     with pytest.MonkeyPatch.context() as patch:
         plant(patch)
-        seed = first_caught(range(CAUGHT_AT[plant], MOST_SEEDS))
+        seed = first_caught(scenario, range(first, MOST_SEEDS))
     assert seed is not None, f"{plant.__name__} went through {MOST_SEEDS} seeds unseen"
-    assert run_seed("membership", seed).is_ok
+    assert run_seed(scenario, seed).is_ok

@@ -193,7 +193,7 @@ class Discovery:
         self._replaced = set()
         self._acquaintances = {at: one for at, one in self._acquaintances.items() if self._is_stranger(at, one)}
         for member in former:
-            self._remember(self._known, member.incarnation, member)  # it may not know yet, and asks what has become of us
+            self._remember(self._known, member.incarnation, member)  # it may not know yet, and ask what became of us
             if member.endpoint not in self._homes and member.endpoint not in self._acquaintances:
                 self._remember(self._acquaintances, member.endpoint, _Acquaintance(now))
 

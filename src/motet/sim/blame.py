@@ -54,7 +54,7 @@ class _Judge:
                 case BeganMerge():
                     self._merges[event.member] = event
                 case Blamed() if self._is_wronged(event):
-                    what = f"{event.whom} {event.what.value}, as {event.by} says, and could do no more than it did"
+                    what = f"{event.by} {event.what.value} {event.whom}, which ran, and could hear and be heard"
                     yield Violation(_RULES[event.what], f"{format_ns(event.at)}: {what}")
 
     def _is_wronged(self, blamed: Blamed) -> bool:
@@ -78,11 +78,11 @@ class _Judge:
 
     def _was_there(self, member: Address, change: BeganChange) -> bool:
         """All the time since in the view that ends, or in the one that followed; who goes on alone is nowhere."""
-        *before, last = self._stays.get(member, [None])
-        if last is None or last.at > change.at:
+        stays = self._stays.get(member, [])
+        if not stays or stays[-1].at > change.at:
             return False
-        followed = bool(before) and before[-1] is not None and before[-1].view.id == change.view
-        return last.view.id == change.view or (followed and len(last.view.members) > 1)
+        is_one_further = len(stays) > 1 and stays[-2].view.id == change.view and len(stays[-1].view.members) > 1
+        return stays[-1].view.id == change.view or is_one_further
 
     def _hear_one_another(self, members: tuple[Address, ...], since: int, until: int) -> bool:
         links = [(one.name, other.name) for one, other in permutations(members, 2)]

@@ -127,9 +127,9 @@ class EndedSnapshot:
 
 
 class Blame(Enum):
-    SUSPECTED = "suspected"  # was silent
-    ACCUSED = "accused"  # did not do its part in a view change
-    UNANSWERED = "gave no answer"  # to the leader of a merge
+    SUSPECTED = "suspected"  # of having crashed: it was silent
+    ACCUSED = "accused"  # of being late in a view change
+    UNANSWERED = "got no answer of"  # and led a merge
 
 
 @dataclass(frozen=True, slots=True)

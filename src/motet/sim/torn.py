@@ -16,7 +16,7 @@ from motet.sim.channels import Outcome
 from motet.sim.checkers import Violation
 from motet.sim.group_host import GroupHost
 from motet.sim.group_plan import GroupFault, GroupFaultKind, GroupPlan
-from motet.sim.history import Outage
+from motet.sim.history import Blamed, Outage
 from motet.sim.membership import GROUP, MembershipWorld, run_world
 from motet.sim.network import Link
 from motet.sim.torn_host import TornHost
@@ -31,6 +31,7 @@ class TornWorld(MembershipWorld):
         super().__init__(plan, transcript, trace)
         self._snares: deque[GroupFault] = deque()  # only the first listens; the next is set when that has sprung
         self._awaited = 0  # frames that the first has let pass
+        self._sprung = 0
         self._cuts: list[tuple[list[Link], list[Outage]]] = []
 
     def run(self) -> list[Violation]:
@@ -64,13 +65,17 @@ class TornWorld(MembershipWorld):
         self._awaited += 1
         if self._awaited < self._snares[0].nth:
             return
-        fault, self._awaited = self._snares.popleft(), 0
+        fault, self._awaited, self._sprung = self._snares.popleft(), 0, self._sprung + 1
         who = self.plan.names.index(host.address.name) if fault.hits_first else fault.who
         sprung = replace(fault, at=self.scheduler.now, who=who, awaits="", hits_first=False)
         if fault.kind is GroupFaultKind.PAUSE:  # a process stands still between two steps, not within one
             self.scheduler.after(0, self._fault(sprung))
         else:
             self._strike_now(sprung)
+
+    def stats(self) -> dict[str, int]:
+        blamed = sum(isinstance(event, Blamed) for event in self.history.events)
+        return {**super().stats(), "sprung": self._sprung, "blamed": blamed}
 
     # Links
 
