@@ -14,12 +14,11 @@ import pytest
 from motet.core.effects import Effect
 from motet.core.identity import Address
 from motet.membership.engine import ViewEngine
-from motet.multicast.machine import Multicast
 from motet.multicast.receiver import MulticastReceiver
 from motet.multicast.sender import MulticastSender
 from motet.stack.channel import GroupChannel
 from motet.window.digest import Cut, DigestEntry
-from motet.wire.frames import Commit, Prepared, Ready
+from motet.wire.frames import Commit, Prepared
 from tests.membership import test_engine
 from tests.membership.group import Group, check_agreement
 from tests.membership.test_engine import CHANGES, SIZE, changed, crash_if_alive, frames_of
@@ -68,20 +67,6 @@ def the_cut_is_what_all_have(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("motet.membership.coordinator.cut_of", least)
 
 
-def commit_does_not_wait_for_all(patch: pytest.MonkeyPatch) -> None:
-    original = ViewEngine._on_ready
-
-    def on_ready(self: ViewEngine, source: Address, frame: Ready, now: int) -> list[Effect]:
-        if self._round is not None:
-            self._round.ready.update(self._round.participants)
-        return original(self, source, frame, now)
-
-    patch.setattr(ViewEngine, "_on_ready", on_ready)
-    patch.setattr(ViewEngine, "_is_where_we_stand", lambda self, following, cut: True)
-    patch.setattr(ViewEngine, "_leave_behind", lambda self, frame: self._install(frame, {}, self._frozen_since or 0))
-    patch.setattr(Multicast, "end_view", lambda self, cut: self._sender.deliver_rest())
-
-
 def nobody_takes_over_from_a_coordinator_that_crashed(patch: pytest.MonkeyPatch) -> None:
     original = ViewEngine._reconsider
 
@@ -119,7 +104,6 @@ PLANTS: list[Plant] = [
     a_frozen_member_goes_on_delivering,
     a_frozen_member_goes_on_sending,
     the_cut_is_what_all_have,
-    commit_does_not_wait_for_all,
     nobody_takes_over_from_a_coordinator_that_crashed,
     a_view_waits_until_the_window_is_empty,
     a_stale_commit_is_installed,
