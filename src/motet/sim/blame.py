@@ -27,6 +27,7 @@ from motet.core.view import View
 from motet.membership import DetectorConfig
 from motet.sim.checkers import Violation
 from motet.sim.history import BeganChange, BeganMerge, Blame, Blamed, EnteredView, History
+from motet.sim.network import Link
 
 MARGIN_NS = MILLISECOND  # what a late wake-up and a drifting clock add to the time since the last question
 _RULES = {Blame.SUSPECTED: "verified", Blame.ACCUSED: "accused", Blame.UNANSWERED: "answered"}
@@ -85,11 +86,11 @@ class _Judge:
         return stays[-1].view.id == change.view or is_one_further
 
     def _hear_one_another(self, members: tuple[Address, ...], since: int, until: int) -> bool:
-        links = [(one.name, other.name) for one, other in permutations(members, 2)]
+        keys: list[Address | Link] = [*members, *((one.name, other.name) for one, other in permutations(members, 2))]
         is_started = all(member in self._stays and self._stays[member][0].at <= since for member in members)
-        return is_started and not any(self._was_out(key, since, until) for key in (*members, *links))
+        return is_started and not any(self._was_out(key, since, until) for key in keys)
 
-    def _was_out(self, key: tuple[str, str] | Address, since: int, until: int) -> bool:
+    def _was_out(self, key: Address | Link, since: int, until: int) -> bool:
         outages = self.history.outages.get(key, ())
         return any(outage.begin <= until and (outage.end is None or outage.end >= since) for outage in outages)
 
