@@ -11,6 +11,7 @@ from rich.console import Console
 
 from motet.bench.figures import JGROUPS
 from motet.bench.job import MOTET, Outcome, Run, Sample
+from motet.bench.member import config_of
 from motet.bench.peers.field import PEERS, why_not
 from motet.bench.plot import plot
 from motet.bench.report import table, write_markdown
@@ -50,6 +51,11 @@ def test_names_are_unique_and_every_reference_is_used() -> None:
     used = {row.reference for row in rows}
     assert all(figure in used for figure in JGROUPS.values())
     assert all(not row.base or named(row.base) for row in rows)
+
+
+def test_every_row_of_ours_has_a_configuration_that_can_be_used() -> None:
+    for row in all_rows():
+        assert (config_of(row.load).keyring() is not None) is row.load.is_sealed
 
 
 def test_rows_are_chosen_by_name_beginning_or_pattern() -> None:

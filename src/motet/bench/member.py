@@ -13,7 +13,7 @@ from motet.bench.party import Tally
 from motet.config import Config
 from motet.core.identity import Address
 
-KEY = "1:" + "A" * 43  # a key for measurements only
+KEY = "1:" + "0" * 64  # a key for measurements only
 
 
 class MotetParty:
