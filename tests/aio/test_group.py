@@ -20,6 +20,7 @@ from motet.errors import (
     NotPrimaryError,
     PeerUnreachableError,
     RemoteError,
+    SnapshotError,
 )
 from tests.aio.cluster import cluster, join, run, take
 
@@ -530,3 +531,20 @@ def test_a_snapshot_holds_every_members_state_and_one_that_cannot_be_taken_says_
             assert first.summary()["members"] == second.summary()["members"] == 2
 
     run(test)
+
+
+def test_a_snapshot_fails_at_once_where_a_state_provider_raises(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        def broken() -> bytes:
+            raise RuntimeError("no disk")
+
+        async with cluster("a", state_provider=lambda: b"state", consume=False) as (a,):
+            b = await join("b", [a], state_provider=broken, consume=False)
+            await a.until(lambda view: len(view.members) == 2)
+            with pytest.raises(SnapshotError, match="the state provider raised RuntimeError: no disk"):
+                await a.snapshot()
+            await b.leave()
+
+    with caplog.at_level(logging.ERROR, logger="motet"):
+        run(test)
+    assert "raised" in caplog.text

@@ -329,7 +329,8 @@ class Group:
             case StateReceived() | StateFailed():
                 self._state.received(effect)
             case RecordState():
-                self._state.provide(partial(self._supply_snapshot, effect.snapshot))
+                refuse = partial(self._refuse_snapshot, effect.snapshot)
+                self._state.provide(partial(self._supply_snapshot, effect.snapshot), refuse)
             case SnapshotTaken() | SnapshotFailed():
                 self._end_snapshot(effect)
             case Left():
@@ -414,6 +415,9 @@ class Group:
     def _supply_snapshot(self, snapshot: SnapshotId, data: bytes) -> None:
         """Behind all that the application has sent so far, and before all that it sends from now on."""
         self._gathering.offer(lambda: self._driver.supply_snapshot(snapshot, data))
+
+    def _refuse_snapshot(self, snapshot: SnapshotId, reason: str) -> None:
+        self._driver.do(lambda now: self._driver.member.refuse_snapshot_state(snapshot, reason, now))
 
     def _end_snapshot(self, effect: SnapshotTaken | SnapshotFailed) -> None:
         if self._starting_snapshots:  # it has ended before we heard its name

@@ -25,6 +25,7 @@ StateProvider = Callable[[], bytes | Iterable[bytes]]
 StateReceiver = Callable[[bytes], None]
 Later = Callable[[Callable[[], None]], None]
 Supply = Callable[[bytes], None]
+Refuse = Callable[[str], None]
 
 
 class StateParts:
@@ -38,8 +39,8 @@ class StateParts:
         self._later = later
         self._pieces: list[bytes] = []
 
-    def provide(self, supply: Supply) -> None:
-        """Hand over the state of this moment, as soon as the application is there."""
+    def provide(self, supply: Supply, refuse: Refuse | None = None) -> None:
+        """Hand over the state of this moment, as soon as the application is there; if it fails, say so."""
         parts = self._blocks.take()
         if self._provider is None:
             supply(pack_parts(parts))
@@ -47,8 +48,13 @@ class StateParts:
         provider = self._provider
 
         def ask() -> None:
-            given = provider()
-            parts[APPLICATION] = given if isinstance(given, bytes) else b"".join(given)
+            try:
+                given = provider()
+                parts[APPLICATION] = given if isinstance(given, bytes) else b"".join(given)
+            except Exception as error:
+                if refuse is not None:
+                    refuse(f"the state provider raised {type(error).__name__}: {error}")
+                raise
             supply(pack_parts(parts))
 
         self._later(ask)
