@@ -16,7 +16,7 @@ def test_the_log_in_spark(
 ) -> None:
     (block,) = [block for block in blocks(ROOT / "README.md") if "build_session" in block.code]
     monkeypatch.chdir(tmp_path)
-    write_journal("data/a", "orders", 100)
+    write_journal("data/a", "orders", 100, senders=1)
     monkeypatch.setattr("motet.spark.session.build_session", lambda: spark)
     code = block.code.replace('"data/a"', f'"{tmp_path / "data/a"}"').replace('"lake/', f'"{tmp_path}/lake/')
     exec(compile(code, "README.md", "exec"), {})
