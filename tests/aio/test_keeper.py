@@ -57,7 +57,8 @@ class Fetching:
         entries = [self.scribe.packed(b"%d" % number, sender=B) for number in range(count)]
         self.peer.append(entries)
         return [
-            Delivered(Channel.TOTAL, B, (b"x",), e.position, Port.APP, e.seqno, (e.body,), e.sent_at) for e in entries
+            Delivered(Channel.TOTAL, B, (b"x",), e.position, Port.APP, e.seqno, (e.body,), (e.sent_at,))
+            for e in entries
         ]
 
     def enter(self, view: View, *before: Effect, rolled_back: RolledBack | None = None) -> list[Effect]:
@@ -134,3 +135,11 @@ def test_a_log_is_whole_when_it_is_fetched_also_in_a_view_that_is_not_primary(fe
     fetching.enter(V3)
     assert fetching.told[-1]
     assert fetching.journal.view == V3
+
+
+def test_frames_that_are_handed_up_as_one_are_records_of_their_own(fetching: Fetching) -> None:
+    fetching.enter(V1)
+    frames = fetching.write(V1, 3)
+    bodies, times = (sum((getattr(frame, name) for frame in frames), ()) for name in ("bodies", "sent_at"))
+    fetching.keep(replace(frames[0], messages=(b"x",) * 3, bodies=bodies, sent_at=times))
+    assert (fetching.journal.position, fetching.journal.chain) == (3, fetching.peer.chain)

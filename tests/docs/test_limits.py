@@ -62,9 +62,9 @@ TOLD = [  # the number, as the page writes it, and the row in which it stands
     (Config().backlog_bytes, 32 * MIB, "`backlog_bytes` (32 MiB)"),
     (Config().window_frames, 256, "`window_frames` (256; `wan` 4 096)"),
     (Config.wan().window_frames, 4_096, "`window_frames` (256; `wan` 4 096)"),
-    (Config().order_window_frames, 64, "`order_window_frames` (64; `wan` 1 024)"),
+    (Config().order_window_frames, 256, "`order_window_frames` (256; `wan` 1 024)"),
     (Config().order_reach_frames, 1_024, "`order_reach_frames` (1 024; `wan` 4 096)"),
-    (Config().queue_bytes, 64 * MIB, "`queue_bytes` (64 MiB)"),
+    (Config().queue_bytes, 32 * MIB, "`queue_bytes` (32 MiB)"),
     (Config().state_buffer_bytes, 64 * MIB, "`state_buffer_bytes` (64 MiB)"),
     (Config().journal_segment_bytes, 64 * MIB, "`journal_segment_bytes` (64 MiB)"),
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from motet.core.counters import Count, Counters
 from motet.core.effects import Channel, Deliver, Effect, Transmit
@@ -115,7 +116,13 @@ def request(first: int, last: int) -> ProposalRequest:
 
 
 def total(sender: Address, frame_id: int, position: int, *texts: str) -> Deliver:
-    return Deliver(Channel.TOTAL, sender, frame_id, (body(*texts),), position)
+    return Deliver(Channel.TOTAL, sender, frame_id, (body(*texts),), position, (0,))
+
+
+def together(first: Deliver, *others: Deliver) -> Deliver:
+    """Frames that are handed up as one."""
+    bodies, times = (first.bodies, *(other.bodies for other in others)), (0,) * (len(others) + 1)
+    return replace(first, bodies=sum(bodies, ()), sent_at=times)
 
 
 def to(address: Address, frame: Proposals | ProposalRequest | Progress | Stable) -> Transmit:

@@ -22,7 +22,7 @@ from motet.wire.frames import Finals, OrderAck, OrderData, OrderSeq, OrderSeqAck
 from motet.wire.ordered import seal
 from motet.wire.reassembler import Reassembler
 from tests.membership.world import Flight
-from tests.ordering.alone import START, V1, V2, A, B, C, body, total
+from tests.ordering.alone import START, V1, V2, A, B, C, body, together, total
 from tests.ordering.world import OrderedWorld, patient
 
 SEED_INTERVALS_MS = [200, 400, 800, 1600, 3200, 200, 400, 800, 1600, 3200, 200]
@@ -163,8 +163,7 @@ def test_a_number_before_its_turn_waits_for_it() -> None:
     hear(order, A, data(1, "a"), data(2, "b"))
     assert hear(order, A, seq(2, 5)) == []
     assert hear(order, A, seq(1, 4)) == [
-        total(A, 1, 1, "a"),
-        total(A, 2, 2, "b"),
+        together(total(A, 1, 1, "a"), total(A, 2, 2, "b")),
         Transmit(A, OrderSeqAck(V1, 1)),
         Transmit(A, OrderSeqAck(V1, 2)),
     ]

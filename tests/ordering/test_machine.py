@@ -25,10 +25,10 @@ from motet.errors import (
 )
 from motet.ordering import OrderingConfig, RolledBack, StableAdvanced, TotalOrder
 from motet.ordering.isis import Isis
-from motet.wire.body import MAX_MESSAGE_BYTES, fragment
+from motet.wire.body import MAX_MESSAGE_BYTES, Port, fragment, pack
 from motet.wire.codec import DATA_OVERHEAD, encode
 from motet.wire.frames import LogEnd, MulticastAck, Progress, ProposalRequest, Proposals, Stable
-from motet.wire.ordered import Number, Ordered, seal, unseal
+from motet.wire.ordered import Number, Ordered, Tag, seal, unseal
 from tests.ordering.alone import (
     ASK_NS,
     CONFIG,
@@ -54,6 +54,7 @@ from tests.ordering.alone import (
     speak,
     ticks,
     to,
+    together,
     total,
 )
 
@@ -315,8 +316,7 @@ class TestPositions:
         order = calm(B)
         order.take(A, [data("a", "b", "c"), data("d")], START)
         assert order.take(A, [seq(1, Number(1, 0), Number(2, 0))], START) == [
-            total(A, 1, 1, "a", "b", "c"),
-            total(A, 2, 4, "d"),
+            together(total(A, 1, 1, "a", "b", "c"), total(A, 2, 4, "d"))
         ]
         assert order.position == 4
         assert counted(order, Count.FRAME_ORDERED) == 2
@@ -331,7 +331,7 @@ class TestPositions:
         assert order.position == 0
         order.take(C, [seq(1, Number(4, 0))], START)
         effects = order.take(A, [seq(3, Number(5, 0))], START)
-        assert effects == [total(C, 1, 1, "x"), Deliver(Channel.TOTAL, A, 3, (pieces[2],), 2)]
+        assert effects == [total(C, 1, 1, "x"), Deliver(Channel.TOTAL, A, 3, (pieces[2],), 2, (0,))]
         assert order.position == 2
 
     def test_our_own_message_in_fragments(self) -> None:
@@ -345,7 +345,47 @@ class TestPositions:
         order = calm(B)
         order.take(A, [data(), data("a")], START)
         effects = order.take(A, [seq(1, Number(1, 0), Number(2, 0))], START)
-        assert effects == [total(A, 1, 1), total(A, 2, 1, "a")]
+        assert effects == [together(total(A, 1, 1), total(A, 2, 1, "a"))]
+
+
+class TestHandedUpAsOne:
+    """Neighbours of the log are one delivery, where nothing tells them apart but their frames."""
+
+    def deliveries(self, *bodies: tuple[Address, bytes]) -> list[tuple[int, int | None, int]]:
+        """Id, position and number of frames of each, when these are decided at once, in this order."""
+        order = calm(B)
+        for sender, sealed in bodies:
+            order.take(sender, [sealed], START)
+        order.hold()
+        for sender in (A, C):
+            numbers = [Number(at, 0) for at, (whose, _) in enumerate(bodies, 1) if whose == sender]
+            order.take(sender, [seq(1, *numbers)] if numbers else [], START)
+        effects = [effect for effect in order.release(START) if isinstance(effect, Deliver)]
+        return [(effect.first, effect.position, len(effect.bodies)) for effect in effects]
+
+    def test_frames_of_one_sender(self) -> None:
+        assert self.deliveries((A, data("a", "b")), (A, data("c")), (A, data("d"))) == [(1, 1, 3)]
+
+    def test_but_not_those_of_two(self) -> None:
+        assert self.deliveries((A, data("a")), (C, data("b")), (A, data("c"))) == [(1, 1, 1), (1, 2, 1), (2, 3, 1)]
+
+    def test_nor_those_for_two_ports(self) -> None:
+        call = seal(1, [], pack([b"x"], Port.RPC), is_ordered=True)
+        assert self.deliveries((A, data("a")), (A, call), (A, data("b"))) == [(1, 1, 1), (2, 2, 1), (3, 3, 1)]
+
+    def test_nor_parts_of_a_message(self) -> None:
+        """Whoever misses its beginning must not count it, and so must know its position."""
+        parts = [seal(1, [], fragment(bytes(100), offset, 60), is_ordered=True) for offset in (0, 60)]
+        assert self.deliveries((A, data("a")), *((A, part) for part in parts), (A, data("b"))) == [
+            (1, 1, 1),
+            (2, 2, 1),
+            (3, 2, 1),
+            (4, 3, 1),
+        ]
+
+    def test_nor_an_append_that_has_a_name(self) -> None:
+        append = seal(1, [], pack([b"x"]), is_ordered=True, tag=Tag(7, 1))
+        assert self.deliveries((A, data("a")), (A, append), (A, data("b"))) == [(1, 1, 1), (2, 2, 1), (3, 3, 1)]
 
 
 class TestStable:

@@ -35,15 +35,15 @@ def equal_numbers_are_ordered_as_they_came(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_smallest_proposal_is_final(patch: pytest.MonkeyPatch) -> None:
-    original = Isis.finals
+    original = Isis.receive_proposal
 
-    def finals(self: Isis) -> tuple[int, list[Number]]:
-        for proposals in self._proposals.values():
-            if len(proposals) == self._size:
-                proposals.update(dict.fromkeys(proposals, min(proposals.values())))
-        return original(self)
+    def receive_proposal(self: Isis, proposer: int, frame_id: int, number: int) -> None:
+        before = self._proposals.get(frame_id)
+        if before is not None and number < before.number:
+            before.number, before.proposer = number, proposer
+        original(self, proposer, frame_id, min(number, before.number) if before is not None else number)
 
-    patch.setattr(Isis, "finals", finals)
+    patch.setattr(Isis, "receive_proposal", receive_proposal)
 
 
 def a_decided_frame_does_not_wait_for_the_head(patch: pytest.MonkeyPatch) -> None:
@@ -82,7 +82,7 @@ def those_who_are_gone_are_waited_for(patch: pytest.MonkeyPatch) -> None:
     def begin_view(self: TotalOrder, view: View, log: LogEnd | None, now: int) -> list[Effect]:
         size = len(self.members)
         effects = original(self, view, log, now)
-        self._isis._size = max(size, len(view.members))
+        self._isis._all = (1 << max(size, len(view.members))) - 1
         return effects
 
     patch.setattr(TotalOrder, "begin_view", begin_view)

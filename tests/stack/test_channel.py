@@ -924,7 +924,7 @@ class TestAChannelAlone:
         effects = channel.receive_order(self.B, [Proposals(self.VIEW.id, ((1, 1, 1),))], 0)
         kinds = [type(effect.frame if isinstance(effect, Broadcast) else effect) for effect in effects]
         assert kinds == [MulticastData, Deliver]
-        assert effects[-1] == Deliver(Channel.TOTAL, self.A, 1, (pack([b"a"]),), 1)
+        assert effects[-1] == Deliver(Channel.TOTAL, self.A, 1, (pack([b"a"]),), 1, (0,))
 
     def test_its_deadline_is_the_earlier_of_both(self) -> None:
         channel = self.channel(OrderingConfig(progress_ns=MILLISECOND))

@@ -178,7 +178,7 @@ class Replay:
                 port_of(entry.body),
                 entry.seqno,
                 (entry.body,),
-                entry.sent_at,
+                (entry.sent_at,),
                 entry.tag,
             )
             yield Delivered(Channel.TOTAL, entry.sender, messages, *place, is_replayed=True)

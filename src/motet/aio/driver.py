@@ -37,6 +37,7 @@ from motet.wire.snapshot import SnapshotId, Waiting
 logger = logging.getLogger("motet")
 T = TypeVar("T")
 GATHER_BYTES = 1 << 20  # what is handed to the member at once of one lane
+WORTH_TELLING = 512 << 10  # less is not told to the application while more of its lane is on the way: to wake it costs
 
 LaneKey = tuple[Channel, Address | None]
 
@@ -65,6 +66,7 @@ class _Lane:
 
     queue: deque[Outgoing] = field(default_factory=deque)
     accepted: deque[tuple[int, int]] = field(default_factory=deque)  # (number of the last message, bytes)
+    freed: int = 0  # bytes that have left, and the application does not know yet
 
 
 class Envelope(Protocol):
@@ -446,17 +448,22 @@ class Driver:
 
     def _admitted(self, effect: Admitted) -> list[Effect]:
         key = (effect.channel, effect.to)
-        lane, size = self._lanes.get(key), 0
-        while lane is not None and lane.accepted and lane.accepted[0][0] <= effect.through:
-            size += lane.accepted.popleft()[1]
-        return [Freed(key, size)] if size else []
+        lane = self._lanes.get(key)
+        if lane is None:
+            return []
+        while lane.accepted and lane.accepted[0][0] <= effect.through:
+            lane.freed += lane.accepted.popleft()[1]
+        if not lane.freed or (lane.accepted and lane.freed < WORTH_TELLING):
+            return []
+        size, lane.freed = lane.freed, 0
+        return [Freed(key, size)]
 
     def _abandoned(self, effect: SendFailed) -> list[Effect]:
         """Of a connection that failed, nothing is under way any more."""
         if effect.channel is not Channel.UNICAST:
             return self._admitted(Admitted(effect.channel, effect.to, effect.last))
         lane = self._lanes.pop((effect.channel, effect.to), _Lane())
-        size = sum(size for _, size in lane.accepted) + sum(outgoing.size for outgoing in lane.queue)
+        size = lane.freed + sum(size for _, size in lane.accepted) + sum(outgoing.size for outgoing in lane.queue)
         return [Freed((effect.channel, effect.to), size)]
 
     def _transmit(self, datagram: Datagram, now: int) -> None:

@@ -19,18 +19,16 @@ class Gathering:
     def __init__(self, driver: Driver, loop: asyncio.AbstractEventLoop) -> None:
         self._driver = driver
         self._loop = loop
-        self._lane: LaneKey | None = None
-        self._messages: list[bytes] = []
-        self._size = 0
+        self.lane: LaneKey | None = None
+        self.messages: list[bytes] = []
+        self.size = 0
         self._is_flush_planned = False
 
     def add(self, lane: LaneKey, message: bytes, size: int) -> None:
         """One plain message of the application. `lane` is always the same object for the same lane."""
-        if lane is self._lane:
-            self._messages.append(message)
-            self._size += size
-            if self._size >= MOST_BYTES:
-                self.flush()
+        if lane is self.lane and self.size < MOST_BYTES:
+            self.messages.append(message)
+            self.size += size
             return
         self.flush()
         if self._driver.is_awake:
@@ -44,14 +42,14 @@ class Gathering:
         self._driver.offer(outgoing)
 
     def flush(self) -> None:
-        if self._lane is None:
+        if self.lane is None:
             return
-        gathered = Outgoing(self._lane, self._messages, Port.APP, None, self._size)
-        self._lane, self._messages, self._size = None, [], 0
+        gathered = Outgoing(self.lane, self.messages, Port.APP, None, self.size)
+        self.lane, self.messages, self.size = None, [], 0
         self._driver.offer(gathered)
 
     def _begin(self, lane: LaneKey, message: bytes, size: int) -> None:
-        self._lane, self._messages, self._size = lane, [message], size
+        self.lane, self.messages, self.size = lane, [message], size
         if not self._is_flush_planned:
             self._is_flush_planned = True
             self._loop.call_soon(self._end_of_turn)

@@ -131,19 +131,19 @@ class Group:
         `NotPrimaryError` with `wait=False`. `order="fifo"`: in the order of this sender, in any view.
         """
         stream = self._streams.get(order)
-        if stream is None or key is not None or not wait or not self._is_plain(payload):
+        is_plain = type(payload) is bytes and len(payload) < MOST_BYTES and self._end is None
+        if stream is None or key is not None or not wait or not is_plain or stream[1].outstanding > LANE_BYTES:
             return await self.multicast_many((payload,), order=order, keys=None if key is None else (key,), wait=wait)
         lane_key, lane = stream
-        if lane.outstanding > LANE_BYTES:
-            return await self.multicast_many((payload,), order=order)
         size = len(payload) + MESSAGE_OVERHEAD
         lane.outstanding += size
-        self._gathering.add(lane_key, payload, size)
-        return self._ledger.issue(1) if order == "total" else self._ledger.without_position()
-
-    def _is_plain(self, payload: object) -> bool:
-        """What most messages are: it can go without any further look."""
-        return type(payload) is bytes and len(payload) < MOST_BYTES and self._end is None
+        gathering = self._gathering
+        if gathering.lane is lane_key and gathering.size < MOST_BYTES:  # as `add` does; this is done for every message
+            gathering.messages.append(payload)
+            gathering.size += size
+        else:
+            gathering.add(lane_key, payload, size)
+        return self._ledger.issue(1) if order == "total" else self._ledger.unordered
 
     async def multicast_many(
         self,
@@ -170,7 +170,7 @@ class Group:
         size = measure(messages)
         lane = await self._lanes.space((channel, None))
         lane.outstanding += size
-        receipt = self._ledger.issue(len(messages)) if channel is Channel.TOTAL else self._ledger.without_position()
+        receipt = self._ledger.issue(len(messages)) if channel is Channel.TOTAL else self._ledger.unordered
         self._gathering.offer(Outgoing((channel, None), messages, port, tag, size))
         return receipt
 
@@ -192,7 +192,8 @@ class Group:
 
     async def send(self, to: Address, payload: bytes) -> None:
         """To one member, reliably and in order. Waits for window space only."""
-        if type(to) is not Address or not self._is_plain(payload):
+        is_plain = type(payload) is bytes and len(payload) < MOST_BYTES and self._end is None
+        if type(to) is not Address or not is_plain:
             return await self.send_many(to, (payload,))
         lane_key, lane = self._lanes.direct(to)
         if lane.outstanding > LANE_BYTES:

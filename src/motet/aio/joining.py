@@ -17,6 +17,7 @@ from motet.aio.driver import Driver
 from motet.aio.envelope import SealedEnvelope
 from motet.aio.faults import FaultInjector
 from motet.aio.group import Group
+from motet.aio.heap import keep_heap
 from motet.aio.names import resolved
 from motet.aio.state import StateProvider, StateReceiver
 from motet.aio.transport import TransportConfig
@@ -117,6 +118,7 @@ class Joining:
             self._serve(group, config, keeper)
             undo.pop_all()
         group.observe_journal(keeper)
+        keep_heap()
         if self.thread:
             driver.start_in_thread()
         else:

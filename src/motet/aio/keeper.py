@@ -92,19 +92,21 @@ class JournalKeeper:
 
     def _note(self, effect: Effect, entries: list[Entry]) -> None:
         if isinstance(effect, Delivered) and effect.channel is Channel.TOTAL:
-            entries.append(self._entry(effect))
+            entries += self._entries(effect)
         elif isinstance(effect, StableAdvanced):
             self._plan_stable()
         elif isinstance(effect, RolledBack):
             self._append(entries)
             self._truncate(effect.first - 1)
 
-    def _entry(self, effect: Delivered) -> Entry:
+    def _entries(self, effect: Delivered) -> Iterator[Entry]:
+        """One for each frame."""
         assert effect.position is not None
-        (body,) = effect.bodies
-        count, at = message_count(body), self._wall_clock()
-        where = (effect.sender, effect.first, effect.sent_at, at, self._view, effect.tag)
-        return Entry(effect.position, count, *where, body)
+        position, at = effect.position, self._wall_clock()
+        for frame_id, (body, sent_at) in enumerate(zip(effect.bodies, effect.sent_at, strict=True), effect.first):
+            count = message_count(body)
+            yield Entry(position, count, effect.sender, frame_id, sent_at, at, self._view, effect.tag, body)
+            position += count
 
     def _append(self, entries: list[Entry]) -> None:
         if entries:

@@ -58,7 +58,7 @@ class Observer:
                 self._delivered += len(effect.messages)
                 self._delivered_bytes += sum(map(len, effect.bodies))
                 if effect.channel is Channel.TOTAL and effect.sent_at:
-                    self._latencies.append(self._world.wall_clock() - effect.sent_at)
+                    self._latencies.append(self._world.wall_clock() - effect.sent_at[-1])
             elif isinstance(effect, ViewInstalled):
                 self._note_view(effect)
             elif isinstance(effect, RolledBack):

@@ -67,8 +67,8 @@ class Ledger:
         self._settled = 0  # all up to this number were delivered or have failed
         self._failed: dict[int, int] = {}  # first and last of those behind it that have failed
         self._open: deque[Receipt] = deque()
-        self._unordered = Receipt(self, 0, 0)
-        self._unordered._settle(
+        self.unordered = Receipt(self, 0, 0)  # whoever waits for its position would wait for ever, and is told so
+        self.unordered._settle(
             None, MisuseError('only messages with order="total" have a position; do not wait for this one')
         )
         self._waiting: list[tuple[int, Receipt, asyncio.Future[None]]] = []
@@ -78,10 +78,6 @@ class Ledger:
         receipt = Receipt(self, self._sent, count)
         self._open.append(receipt)
         return receipt
-
-    def without_position(self) -> Receipt:
-        """Of what is not ordered: whoever waits for it would wait for ever, and is told so."""
-        return self._unordered
 
     def deliver(self, count: int, position: int) -> None:
         """`count` messages of ours were delivered, the first of them at `position`."""

@@ -35,7 +35,7 @@ class TransportConfig:
     """How datagrams travel."""
 
     socket_buffer_bytes: int = 8 << 20  # a few windows of the largest frames: what arrives while we are busy waits here
-    batch: int = 64  # datagrams per wake-up, so that timers and commands get their turn
+    batch: int = 32  # datagrams per wake-up, so that timers and commands get their turn
     multicast: Endpoint | None = None  # IP multicast for what goes to the whole group; None: one datagram per member
     multicast_ttl: int = 1  # stays on the local network
     interface: str = ""  # the address of the interface for IP multicast; "" leaves it to the system

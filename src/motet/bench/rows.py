@@ -74,11 +74,20 @@ def _streams(order: Order, section: str, message_goal: float | None, goals: dict
             reference = JGROUPS.get(name)
             goal = goals[who] if reference else None
             yield Row(name, section, title, "rate", load, "rate", reference, goal, has_peers=size < 10_000)
+            if reference:
+                yield on_the_loop(Row(name, section, title, "rate", load, "rate", reference, goal))
             if senders == 1 and reference:
                 yield by_ip_multicast(Row(name, section, title, "rate", load, "rate", reference, goal))
             single = replace(load, api="message")
             goal = message_goal if reference else None
-            yield Row(f"{name}-message", section, f"{title}, one by one", "rate", single, "rate", reference, goal)
+            row = Row(f"{name}-message", section, f"{title}, one by one", "rate", single, "rate", reference, goal)
+            yield from (row, on_the_loop(row)) if reference else (row,)
+
+
+def on_the_loop(row: Row) -> Row:
+    """The same, without a thread for the protocols."""
+    load = replace(row.load, has_thread=False)
+    return replace(row, name=f"{row.name}-inloop", title=f"{row.title}, thread=False", load=load)
 
 
 def by_ip_multicast(row: Row) -> Row:

@@ -72,7 +72,7 @@ class Config:
     # what Python does costs as much for a small datagram as for a large one.
     frame_bytes: int = size(32_000, 512, MAX_DATAGRAM_BYTES, "the largest datagram, with all headers and the seal")
     window_frames: int = count(256, 1, 1 << 20, "frames under way in each stream; beyond it a sender waits")
-    order_window_frames: int = count(64, 1, MOST_REACH, "ordered frames of ours that are not delivered here yet")
+    order_window_frames: int = count(256, 1, MOST_REACH, "ordered frames of ours that are not delivered here yet")
     order_reach_frames: int = count(1_024, 1, MOST_REACH, "and of those that others may not have delivered yet")
     backlog_bytes: int = size(32 << 20, 1, 1 << 40, "what may wait for the window, per stream; then sends wait")
     transport: str = choice(("unicast", "multicast"), "a datagram per member, or one for all by IP multicast")
@@ -81,10 +81,10 @@ class Config:
     multicast_ttl: int = count(1, 0, 255, "how many routers IP multicast may pass; 0 stays in this machine")
     multicast_interface: str = text("", "the address of the interface for IP multicast; empty lets the system choose")
     socket_buffer_bytes: int = size(8 << 20, 4 << 10, 1 << 30, "asked of the system for the socket: one full window")
-    wakeup_datagrams: int = count(64, 1, 1 << 16, "datagrams taken at most before timers and sends have their turn")
+    wakeup_datagrams: int = count(32, 1, 1 << 16, "datagrams taken at most before timers and sends have their turn")
 
     # The application
-    queue_bytes: int = size(64 << 20, 1 << 10, 1 << 40, "deliveries that wait for a slow application; then sends wait")
+    queue_bytes: int = size(32 << 20, 1 << 10, 1 << 40, "deliveries that wait for a slow application; then sends wait")
     state_buffer_bytes: int = size(64 << 20, 0, 1 << 40, "deliveries kept back while the state is on its way to us")
 
     # Repair and acks

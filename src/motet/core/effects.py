@@ -54,7 +54,7 @@ class Deliver(Effect):
     first: int  # seqno of the first body; the others follow without a gap
     bodies: tuple[bytes, ...]
     position: int | None = None  # in the log, of the first message that ends in these bodies
-    sent_at: int = 0  # of ordered bodies: the wall clock of the sender
+    sent_at: tuple[int, ...] = ()  # of ordered bodies: the wall clock of the sender, for each
     tag: tuple[int, int] | None = None  # of ordered bodies: the append (producer, sequence) that they are
 
 

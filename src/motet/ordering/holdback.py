@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
+from motet.wire.body import message_count
 from motet.wire.ordered import Number, Tag
 
 Key = tuple[int, bool, int, int, int]  # number, is decided, proposer, sender's rank, id
@@ -28,6 +29,11 @@ class Pending:
     is_decided: bool = False
     sent_at: int = 0
     tag: Tag | None = None
+
+    @property
+    def count(self) -> int:
+        """Of messages that end in it."""
+        return message_count(self.body)
 
     @property
     def key(self) -> Key:

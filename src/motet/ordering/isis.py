@@ -14,12 +14,21 @@ out once; the same (sender, id) is proposed once.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from motet.ordering.holdback import HoldBackQueue, Pending
 from motet.wire.ordered import Number, Tag
 
 MOST_NUMBER = 1 << 63  # leaves room for arithmetic far below the 64 bits on the wire
+
+
+@dataclass(slots=True)
+class _Proposed:
+    """What has been proposed for a frame of ours so far."""
+
+    by: int  # a bit for each rank that has
+    number: int  # the largest
+    proposer: int  # and the smallest of those who proposed that
 
 
 class Isis:
@@ -31,7 +40,8 @@ class Isis:
         self._received = [0] * size  # the highest id of each sender, all before it received
         self._decided = [0] * size  # the same for numbers
         self._delivered = [0] * size  # and for what was delivered
-        self._proposals: dict[int, dict[int, int]] = {}  # of our own frames: id -> proposer -> number
+        self._proposals: dict[int, _Proposed] = {}  # of our own frames, by id
+        self._all = (1 << size) - 1
         self.final = 0  # the highest id of ours whose number was handed out
 
     def receive_data(
@@ -53,22 +63,29 @@ class Isis:
 
     def receive_proposal(self, proposer: int, frame_id: int, number: int) -> None:
         """For a frame of ours. The first word of a proposer counts."""
-        if self.final < frame_id and number < MOST_NUMBER:
-            self._proposals.setdefault(frame_id, {}).setdefault(proposer, number)
+        if frame_id <= self.final or number >= MOST_NUMBER:
+            return
+        proposed = self._proposals.get(frame_id)
+        if proposed is None:
+            self._proposals[frame_id] = _Proposed(1 << proposer, number, proposer)
+        elif not proposed.by >> proposer & 1:
+            proposed.by |= 1 << proposer
+            if number > proposed.number or (number == proposed.number and proposer < proposed.proposer):
+                proposed.number, proposed.proposer = number, proposer
 
     def finals(self) -> tuple[int, list[Number]]:
         """The frames of ours that all have proposed for, from `first` on: their numbers, each handed out once."""
-        first, numbers = self.final + 1, []
-        while len(proposals := self._proposals.get(self.final + 1, {})) == self._size:
+        first, numbers, proposals = self.final + 1, [], self._proposals
+        while (proposed := proposals.get(self.final + 1)) is not None and proposed.by == self._all:
             self.final += 1
-            highest = max(proposals.values())
-            numbers.append(Number(highest, min(rank for rank, number in proposals.items() if number == highest)))
-            del self._proposals[self.final]
+            numbers.append(Number(proposed.number, proposed.proposer))
+            del proposals[self.final]
         return first, numbers
 
     def missing(self, proposer: int, sent: int) -> tuple[int, int] | None:
         """The span of our frames that this member has not proposed for, and must."""
-        wanted = [i for i in range(self.final + 1, sent + 1) if proposer not in self._proposals.get(i, {})]
+        ours, nobody = range(self.final + 1, sent + 1), _Proposed(0, 0, 0)
+        wanted = [frame_id for frame_id in ours if not self._proposals.get(frame_id, nobody).by >> proposer & 1]
         return (wanted[0], wanted[-1]) if wanted else None
 
     def receive_number(self, sender: int, frame_id: int, number: Number) -> bool:

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from motet.core.effects import Effect
 from motet.ordering.holdback import Pending
 from motet.ordering.producers import Producers
-from motet.wire.body import message_count
 from motet.wire.frames import LogEnd, Pairs
 
 
@@ -48,7 +47,7 @@ class Log:
         if pending.tag is not None and not self.producers.accept(pending.tag):
             return None
         first = self.position + 1
-        self.position += message_count(pending.body)
+        self.position += pending.count
         return first
 
     def end(self) -> LogEnd:

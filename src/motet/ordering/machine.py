@@ -31,7 +31,7 @@ from motet.ordering.log import Log, RolledBack
 from motet.ordering.outbox import Outbox
 from motet.ordering.stability import Stability, StableAdvanced
 from motet.ordering.window_carrier import WindowCarrier
-from motet.wire.body import Port, message_count
+from motet.wire.body import PACKED, Port, port_of
 from motet.wire.frames import (
     Finals,
     LogEnd,
@@ -255,26 +255,31 @@ class TotalOrder:
         return delivered + self._carrier.outgoing()
 
     def _deliver(self, ready: Sequence[Pending], now: int) -> list[Effect]:
-        effects = [effect for pending in ready for effect in self._deliver_one(pending)]
-        if ready:
-            self._stability.moved(now)
+        if not ready:
+            return []
+        effects: list[Effect] = []
+        for run in _runs(ready):
+            effects += self._deliver_run(run)
+        self._counters[Count.FRAME_ORDERED] += len(ready)
+        self._stability.moved(now)
         return effects
 
-    def _deliver_one(self, pending: Pending) -> list[Effect]:
-        sender = self._view.members[pending.sender]
-        position = self._log.place(pending)
-        self._counters[Count.FRAME_ORDERED] += 1
-        if sender == self._local:
-            self._outbox.deliver(self._log.position)
-        if position is not None:
-            place = (pending.id, (pending.body,), position)
-            return [Deliver(Channel.TOTAL, sender, *place, pending.sent_at, pending.tag)]
-        self._counters[Count.APPEND_REPEATED] += 1
-        assert pending.tag is not None
-        if sender != self._local:
-            return []
-        count = message_count(pending.body)
-        return [AppendRepeated(*pending.tag, count, self._outbox.delivered, self._log.position)]
+    def _deliver_run(self, run: Sequence[Pending]) -> list[Effect]:
+        first, is_ours = run[0], run[0].sender == self._ranks[self._local]
+        position = self._log.place(first)
+        if is_ours:
+            self._outbox.deliver(self._log.position, first.count)
+        if position is None:
+            self._counters[Count.APPEND_REPEATED] += 1
+            assert first.tag is not None
+            repeated = AppendRepeated(*first.tag, first.count, self._outbox.delivered, self._log.position)
+            return [repeated] if is_ours else []
+        for pending in run[1:]:
+            self._log.place(pending)
+            if is_ours:
+                self._outbox.deliver(self._log.position, pending.count)
+        bodies, times = tuple(pending.body for pending in run), tuple(pending.sent_at for pending in run)
+        return [Deliver(Channel.TOTAL, self._view.members[first.sender], first.id, bodies, position, times, first.tag)]
 
     def admission(self) -> list[Effect]:
         """What has left the backlog since we were last asked."""
@@ -356,3 +361,18 @@ class TotalOrder:
         self._outbox._check()
         self._carrier._check()
         assert self._view.is_primary or not len(self._isis.queue)
+
+
+def _runs(ready: Sequence[Pending]) -> Iterator[Sequence[Pending]]:
+    """Neighbours that can be handed up as one: whole messages of one sender, for one port, that no tag names."""
+    start = 0
+    for end in range(1, len(ready)):
+        if not _may_join(ready[end - 1], ready[end]):
+            yield ready[start:end]
+            start = end
+    yield ready[start:]
+
+
+def _may_join(one: Pending, other: Pending) -> bool:
+    is_plain = one.tag is None and other.tag is None and one.sender == other.sender
+    return is_plain and one.body[0] == other.body[0] == PACKED and port_of(one.body) == port_of(other.body)

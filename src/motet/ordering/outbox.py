@@ -144,12 +144,13 @@ class Outbox:
         while self._unconfirmed and self._unconfirmed[0] <= position:
             self._unconfirmed.popleft()
 
-    def deliver(self, position: int) -> None:
-        """The first frame that is under way has come back to us in the log, which stands at `position` after it."""
+    def deliver(self, position: int, count: int) -> None:
+        """The first frame that is under way has come back to us in the log, which stands at `position` after it.
+
+        `count`: of messages that end in it.
+        """
         self._unconfirmed.append(position)
-        draft = self._under_way.popleft()
-        self._begun.append(draft)
-        count = message_count(draft.body)
+        self._begun.append(self._under_way.popleft())
         if count:
             self.delivered += count
             self._begun.clear()

@@ -27,7 +27,7 @@ class Delivered(Effect):
     port: int = Port.APP
     first: int = field(default=0, compare=False)  # seqno of the first body; of an ordered one, its id in this view
     bodies: tuple[bytes, ...] = field(default=(), compare=False, repr=False)  # what a journal keeps
-    sent_at: int = field(default=0, compare=False)
+    sent_at: tuple[int, ...] = field(default=(), compare=False)  # of each ordered body
     tag: tuple[int, int] | None = None
     is_replayed: bool = False  # from a journal, and not from the group
 

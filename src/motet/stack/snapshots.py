@@ -19,7 +19,7 @@ from motet.snapshot.participation import LocalState
 from motet.stack.channel import GroupChannel
 from motet.stack.delivery import Delivered
 from motet.unicast import Unicast
-from motet.wire.body import Port
+from motet.wire.body import Port, split
 from motet.wire.snapshot import Held, StreamKind, StreamWindow, Waiting
 
 
@@ -50,9 +50,16 @@ class SnapshotCarrier:
                 continue
             effects.append(batch)
             if self.machine.is_recording:
-                effects += self.machine.record(
-                    batch.channel, batch.sender, batch.port, batch.messages, batch.first, now
-                )
+                effects += self._record(batch, now)
+        return effects
+
+    def _record(self, batch: Delivered, now: int) -> list[Effect]:
+        """Frame by frame: the recording of ordered ones ends behind one of them."""
+        if batch.channel is not Channel.TOTAL or len(batch.bodies) < 2:
+            return self.machine.record(batch.channel, batch.sender, batch.port, batch.messages, batch.first, now)
+        effects: list[Effect] = []
+        for frame_id, body in enumerate(batch.bodies, batch.first):
+            effects += self.machine.record(batch.channel, batch.sender, batch.port, split(body), frame_id, now)
         return effects
 
     def supply(

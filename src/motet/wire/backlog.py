@@ -120,12 +120,16 @@ class Backlog:
     def _fitting(self) -> int:
         """The index behind the last message that fits into the next body."""
         head, ends, taken = self._head, self._ends, self._taken_bytes()
+        room, end_of_run = self._body_bytes - HEADER.size, head + self._runs[0].count
 
         def room_up_to(index: int) -> int:
             return ends[index] - taken + LENGTH_BYTES * (index + 1 - head)
 
-        end_of_run = head + self._runs[0].count
-        return bisect_right(range(end_of_run), self._body_bytes - HEADER.size, lo=head, key=room_up_to)
+        guess = min(head + room // room_up_to(head), end_of_run)  # as if all were like the first
+        fits = guess > head and room_up_to(guess - 1) <= room
+        if fits and (guess == end_of_run or room_up_to(guess) > room):
+            return guess
+        return bisect_right(range(end_of_run), room, lo=head, key=room_up_to)
 
     def _take_fragment(self, lead: bytes) -> tuple[bytes, int]:
         message = self._messages[self._head]

@@ -1,0 +1,60 @@
+"""The driver by itself: when the application hears that its lane has space again."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from motet.aio.driver import WORTH_TELLING, Driver, Freed, LaneKey, _Lane
+from motet.core.effects import Admitted, Channel, Effect, SendFailed
+from motet.core.identity import Address
+from motet.errors import SendFailedError
+
+A = Address("A", "127.0.0.1", 7801, 1 << 48)
+TOTAL: LaneKey = (Channel.TOTAL, None)
+TO_A: LaneKey = (Channel.UNICAST, A)
+
+
+class Sending:
+    """Batches of these sizes, numbered from 1, are with the member."""
+
+    def __init__(self, key: LaneKey, *sizes: int) -> None:
+        parts = (SimpleNamespace(address=A), SimpleNamespace(group=None), lambda news: None)
+        self.driver = Driver(*cast(Any, parts), faults=cast(Any, None))
+        self.key = key
+        lane = self.driver._lanes[key] = _Lane()
+        lane.accepted.extend(enumerate(sizes, 1))
+
+    def admit(self, through: int) -> list[Effect]:
+        return self.driver._admitted(Admitted(*self.key, through))
+
+
+def test_the_last_of_a_lane_is_told_at_once() -> None:
+    assert Sending(TOTAL, 100).admit(1) == [Freed(TOTAL, 100)]
+
+
+def test_a_little_of_much_is_not_worth_a_wake_up() -> None:
+    sending = Sending(TOTAL, 100, 200, 300)
+    assert sending.admit(1) == []
+    assert sending.admit(2) == []
+    assert sending.admit(3) == [Freed(TOTAL, 600)]
+
+
+def test_much_of_more_is() -> None:
+    sending = Sending(TOTAL, WORTH_TELLING // 2, WORTH_TELLING // 2, 300)
+    assert sending.admit(1) == []
+    assert sending.admit(2) == [Freed(TOTAL, WORTH_TELLING)]
+    assert sending.admit(3) == [Freed(TOTAL, 300)]
+
+
+def test_nothing_is_told_twice() -> None:
+    sending = Sending(TOTAL, 100)
+    assert sending.admit(1) == [Freed(TOTAL, 100)]
+    assert sending.admit(1) == []
+
+
+def test_a_connection_that_failed_frees_what_nobody_was_told_of() -> None:
+    sending = Sending(TO_A, 100, 200, 300)
+    assert sending.admit(1) == []
+    failed = SendFailed(Channel.UNICAST, A, 2, 3, SendFailedError("gone"))
+    assert sending.driver._abandoned(failed) == [Freed(TO_A, 600)]
