@@ -33,7 +33,7 @@ TOLD = [  # the number, as the page writes it, and the row in which it stands
     (producers.MOST_PRODUCERS, 256, "remembered | 256 per group"),
     (state.MOST_PRODUCERS, 256, "remembered | 256 per group"),
     (owner.MOST_PAST, 256, "| earlier lives of a process in its journal | 256 |"),
-    (lanes.LANE_BYTES, 8 * MIB, "application's loop | 8 MiB |"),
+    (lanes.LANE_BYTES, 2 * MIB, "application's loop | 2 MiB |"),
     (sync.MOST_WAITING, 64, "synchronous script has not taken | 64 |"),
     (transport.MOST_WAITING, 4_096, "the system does not take | 4 096 |"),
     (calls.MOST_RUNNING, 4_096, "a handler works on | 4 096 |"),

@@ -907,7 +907,7 @@ class TestAChannelAlone:
 
     def test_without_total_order_it_is_the_multicast_and_nothing_else(self) -> None:
         channel = self.channel(None)
-        effects = channel.receive(self.B, [self.frame(1, pack([b"p"]))], 0)
+        effects = channel.receive(self.B, [self.frame(1, pack([b"p"]))], 0) + channel.advance(0)
         assert effects == [Deliver(Channel.MULTICAST, self.B, 1, (pack([b"p"]),))]
         assert (channel.position, channel.log_after({}, goes_on=True).position) == (0, 0)
         assert channel.leave(0) == []
@@ -915,13 +915,13 @@ class TestAChannelAlone:
     def test_a_batch_is_answered_by_one_datagram(self) -> None:
         channel = self.channel(OrderingConfig())
         frames = [self.frame(n, seal(1, [], pack([b"o"]), is_ordered=True)) for n in (1, 2, 3)]
-        effects = channel.receive(self.B, frames, 0)
+        effects = channel.receive(self.B, frames, 0) + channel.advance(0)
         assert effects == [Transmit(self.B, Proposals(self.VIEW.id, ((1, 3, 1),)))]
 
     def test_numbers_leave_as_soon_as_they_are_final(self) -> None:
         channel = self.channel(OrderingConfig())
         channel.send_ordered([b"a"], 0)
-        effects = channel.receive_order(self.B, [Proposals(self.VIEW.id, ((1, 1, 1),))], 0)
+        effects = channel.receive_order(self.B, [Proposals(self.VIEW.id, ((1, 1, 1),))]) + channel.advance(0)
         kinds = [type(effect.frame if isinstance(effect, Broadcast) else effect) for effect in effects]
         assert kinds == [MulticastData, Deliver]
         assert effects[-1] == Deliver(Channel.TOTAL, self.A, 1, (pack([b"a"]),), 1, (0,))
@@ -938,7 +938,8 @@ class TestAChannelAlone:
         channel.hold()
         channel.send_ordered([b"a"], 0)
         channel.send_ordered([b"b"], 0)
-        channel.receive_order(self.B, [Proposals(self.VIEW.id, ((1, 1, 1),))], 0)
+        channel.receive_order(self.B, [Proposals(self.VIEW.id, ((1, 1, 1),))])
+        channel.advance(0)
         effects = channel.end_view({}, goes_on=False)
         assert [type(effect) for effect in effects] == [SendFailed]
 
@@ -950,6 +951,7 @@ class TestAChannelAlone:
         channel.send([b"plain"], 0)
         bodies = [seal(1, [], pack([b"o", b"p"]), is_ordered=True), seal(1, [Number(1, 0)], b"", is_ordered=False)]
         channel.receive(self.B, [self.frame(n, body) for n, body in enumerate(bodies, 1)], 0)
+        channel.advance(0)
         cut = {self.A: Cut(2, self.A, 0), self.B: Cut(2, self.B, 0)}
         channel.freeze()
         expected = channel.log_after(cut, goes_on=goes_on).position

@@ -37,7 +37,7 @@ from motet.wire.snapshot import SnapshotId, Waiting
 logger = logging.getLogger("motet")
 T = TypeVar("T")
 GATHER_BYTES = 1 << 20  # what is handed to the member at once of one lane
-WORTH_TELLING = 512 << 10  # less is not told to the application while more of its lane is on the way: to wake it costs
+WORTH_TELLING = 128 << 10  # less is not told to the application while more of its lane is on the way: to wake it costs
 
 LaneKey = tuple[Channel, Address | None]
 

@@ -13,7 +13,7 @@ from motet.core.identity import Address
 from motet.errors import MisuseError
 from motet.wire.body import MAX_MESSAGE_BYTES
 
-LANE_BYTES = 8 << 20  # what may wait for window space before a send waits
+LANE_BYTES = 2 << 20  # what may wait for window space before a send waits; more only gets cold in the caches
 
 
 class Lane:

@@ -95,12 +95,18 @@ class GroupChannel:
     # What the network and the clock bring
 
     def receive(self, source: Address, frames: Sequence[Frame], now: int) -> list[Effect]:
-        return self._ordered(self.multicast.receive(source, frames, now), now)
+        """Call `advance` when all that came is in."""
+        effects = self.multicast.receive(source, frames, now)
+        return effects if self.ordering is None else self._absorbed(effects)
 
-    def receive_order(self, source: Address, frames: Sequence[Frame], now: int) -> list[Effect]:
+    def receive_order(self, source: Address, frames: Sequence[Frame]) -> list[Effect]:
+        """The same for what other members say about the order."""
         assert self.ordering is not None
-        effects = [effect for frame in frames for effect in self.ordering.hear(source, frame)]
-        return effects + self._ordered([], now)
+        return [effect for frame in frames for effect in self.ordering.hear(source, frame)]
+
+    def advance(self, now: int) -> list[Effect]:
+        """Do what has become possible: hand out numbers, deliver, send."""
+        return self._ordered([], now)
 
     def tick(self, now: int) -> list[Effect]:
         effects = self._ordered(self.multicast.tick(now), now)

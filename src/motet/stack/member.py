@@ -104,6 +104,9 @@ class Member:
             **dict.fromkeys(ORDERING_FRAMES, self._receive_order),
             **dict.fromkeys(UNICAST_FRAMES, self._receive_unicast),
         }
+        self._rest: Handler = self._receive_membership  # all other frames
+        self._of_the_channel: tuple[Handler, ...] = (self._receive_multicast, self._receive_order)
+        self._is_order_due = False  # something has come for the channel that was not put in order yet
         self._is_held = False
         self._lacks_state = False  # as of the last view or state that was handed up
         self._membership: Membership | None = None
@@ -234,21 +237,32 @@ class Member:
         effects: list[Effect] = []
         batch: list[Frame] = []
         peer: Address = self.address
-        previous: Handler = self._receive_membership
+        previous: Handler = self._rest
         for datagram in datagrams:
             admitted = self._admit(datagram, now)
             if admitted is None:
                 continue
             source, frame = admitted
-            handler = self._handlers.get(type(frame), self._receive_membership)
-            if batch and (source is not peer or handler != previous):
-                effects += self._perform(previous(peer, batch, now), now)
+            handler = self._handlers.get(type(frame), self._rest)
+            if batch and (source is not peer or handler is not previous):
+                effects += self._handle(previous, peer, batch, now)
                 batch = []
             peer, previous = source, handler
             batch.append(frame)
         if batch:
-            effects += self._perform(previous(peer, batch, now), now)
-        return effects
+            effects += self._handle(previous, peer, batch, now)
+        return effects + self._put_in_order(now)
+
+    def _handle(self, handler: Handler, peer: Address, frames: Sequence[Frame], now: int) -> list[Effect]:
+        before = self._put_in_order(now) if handler not in self._of_the_channel else []
+        return before + self._perform(handler(peer, frames, now), now)
+
+    def _put_in_order(self, now: int) -> list[Effect]:
+        """What came for the channel, from whomever, is put in order at once: before anything else, and at the end."""
+        if not self._is_order_due:
+            return []
+        self._is_order_due = False
+        return self._perform(self.channel.advance(now), now)
 
     def found(self, source: DnsName | SharedDirectory, endpoints: Sequence[Endpoint], now: int) -> list[Effect]:
         """The driver's answer to `Consult`."""
@@ -352,6 +366,7 @@ class Member:
 
     def _receive_multicast(self, source: Address, frames: Sequence[Frame], now: int) -> list[Effect]:
         effects = self.channel.receive(source, frames, now)
+        self._is_order_due = True
         if self._membership is not None:
             effects += self._membership.heard(source, now)
             effects += self._membership.progressed(now)
@@ -361,7 +376,8 @@ class Member:
         if self._membership is None or self.channel.ordering is None:
             self.counters[Count.ORDER_MISMATCH] += len(frames)
             return []
-        return self.channel.receive_order(source, frames, now) + self._membership.heard(source, now)
+        self._is_order_due = True
+        return self.channel.receive_order(source, frames) + self._membership.heard(source, now)
 
     def _receive_unicast(self, source: Address, frames: Sequence[Frame], now: int) -> list[Effect]:
         effects = self.unicast.receive(source, frames, now)
