@@ -418,6 +418,21 @@ def test_in_the_applications_own_loop_it_does_the_same() -> None:
     run(test)
 
 
+@pytest.mark.parametrize("thread", [True, False])
+def test_the_brake_is_let_go_of_however_soon_the_consumer_is_back(thread: bool) -> None:
+    """The brake was posted, and its release done at once: on the application's loop the brake came last, and stayed."""
+
+    async def test() -> None:
+        async with cluster("a", thread=thread, config=motet.Config.local(queue_bytes="4KiB")) as (a,):
+            for weight in (5_000, 0):  # the first pulls the brake
+                a._queue.put(motet.Batch(a.address, (b"old",), None, "fifo"), weight)
+            assert [m.payload for m in await take(a, 2)] == [b"old"] * 2
+            await a.multicast(b"new", order="fifo")
+            assert [m.payload for m in await take(a, 1)] == [b"new"]
+
+    run(test)
+
+
 def test_the_synchronous_face() -> None:
     with motet.join_sync("test", name="a") as a:
         with motet.join_sync("test", name="b", seeds=[str(a.address.endpoint)]) as b:

@@ -2,7 +2,7 @@
 what the member answers is performed: datagrams leave, all else is told to a listener, in order, one list per wake-up.
 
 Everything in here runs on one event loop, the driver's own in a thread of its own or the application's, except `offer`,
-`post` and `ask`, which any thread may call. Invariants: at most one timer is armed; a datagram leaves only after what
+`post`, `run`, `do` and `ask`, which any thread may call. Invariants: at most one timer is armed; a datagram leaves only after what
 it promises is kept by the journal.
 """
 
@@ -247,10 +247,14 @@ class Driver:
 
     def do(self, action: Callable[[int], list[Effect]]) -> None:
         """One input of the member; from any thread."""
+        self.run(lambda: self.do_now(action))
+
+    def run(self, action: Callable[[], None]) -> None:
+        """From any thread; what is asked for first is done first. On the application's loop it is done at once."""
         if self._thread is None:
-            self._guard(lambda: self.do_now(action))
+            self._guard(action)
         else:
-            self.post(lambda: self.do_now(action))
+            self.post(action)
 
     @property
     def has_thread(self) -> bool:

@@ -259,7 +259,7 @@ class Group:
             self._guarded(event)
 
     def _hold(self) -> None:
-        self._driver.post(self._driver.member.hold)
+        self._driver.run(self._driver.member.hold)
 
     def _release(self) -> None:
         self._driver.do(self._driver.member.release)
