@@ -2,8 +2,8 @@
 what the member answers is performed: datagrams leave, all else is told to a listener, in order, one list per wake-up.
 
 Everything in here runs on one event loop, the driver's own in a thread of its own or the application's, except `offer`,
-`post`, `run`, `do` and `ask`, which any thread may call. Invariants: at most one timer is armed; a datagram leaves only after what
-it promises is kept by the journal.
+`post`, `run`, `do` and `ask`, which any thread may call. Invariants: at most one timer is armed; a datagram leaves only
+after what it promises is kept by the journal.
 """
 
 from __future__ import annotations
