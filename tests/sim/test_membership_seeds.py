@@ -1,4 +1,4 @@
-"""Seeds of `membership`, `torn` and `total-order` that once failed, and what was wrong. They must pass for ever."""
+"""Seeds of `membership`, `torn`, `total-order` and `snapshot` that once failed, and what was wrong. They must pass for ever."""
 
 from __future__ import annotations
 
@@ -29,6 +29,9 @@ TORN = {
     60: "who did not know that it was let go asked how its view had ended, and nobody knew it any more",
     224: "the same; and a coordinator that was let go accused those who had gone on",
 }
+SNAPSHOT = {
+    6: "markers of others came to a member before their view, were dropped, and nobody told the initiator",
+}
 
 
 @pytest.mark.parametrize("seed", MEMBERSHIP)
@@ -44,3 +47,8 @@ def test_a_seed_of_torn_that_once_failed(seed: int) -> None:
 @pytest.mark.parametrize("seed", TOTAL_ORDER)
 def test_a_seed_of_total_order_that_once_failed(seed: int) -> None:
     assert run_seed("total-order", seed).violations == ()
+
+
+@pytest.mark.parametrize("seed", SNAPSHOT)
+def test_a_seed_of_snapshot_that_once_failed(seed: int) -> None:
+    assert run_seed("snapshot", seed).violations == ()

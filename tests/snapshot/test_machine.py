@@ -11,7 +11,7 @@ from motet.core.units import SECOND
 from motet.core.view import View, ViewId
 from motet.errors import ConfigError, SnapshotRunningError
 from motet.snapshot import RecordState, SnapshotConfig, SnapshotFailed, SnapshotId, Snapshots, SnapshotTaken
-from motet.snapshot.machine import SendMarker, Tell
+from motet.snapshot.machine import MOST_MISSED, SendMarker, Tell
 from motet.snapshot.participation import LocalState
 from motet.wire.body import Port
 from motet.wire.snapshot import (
@@ -347,7 +347,6 @@ def test_an_application_that_has_no_state_to_give() -> None:
 
 def test_whoever_is_in_another_view_refuses_when_the_initiator_asks() -> None:
     snapshots = machine(B, NEXT_VIEW)
-    assert snapshots.receive(UNICAST, C, encode(MARKER), 0) == []
     assert snapshots.receive(MULTICAST, A, encode(MARKER), 0) == []
     ((to, refusal),) = told(snapshots.receive(UNICAST, A, encode(MARKER), 0))
     assert to == A
@@ -408,6 +407,50 @@ def test_a_later_one_of_the_same_initiator_takes_its_place() -> None:
     assert snapshots.receive(UNICAST, A, encode(Marker(second, VIEW.id, 0)), 0) == [RecordState(second)]
     assert snapshots.running == (second,)
     assert mark(snapshots, A, C) == []
+
+
+# Markers that come before their view
+
+
+def test_one_that_came_before_its_view_does_not_come_again_and_the_initiator_hears_of_it() -> None:
+    """Whoever sent it: that channel has no end any more (a snapshot waited for its time-out, seed 6)."""
+    snapshots = machine(B)
+    early = Marker(FIRST, NEXT_VIEW.id, 0)
+    ((to, refusal),) = told(snapshots.receive(UNICAST, C, encode(early), 0))
+    assert to == A
+    assert isinstance(refusal, Refusal)
+    assert "not in" in refusal.reason
+    snapshots.begin_view(NEXT_VIEW, lacks_state=False)
+    assert snapshots.receive(UNICAST, A, encode(early), 0) == []  # A knows already
+
+
+def test_and_an_initiator_that_is_new_hears_of_it_when_its_own_comes() -> None:
+    snapshots = machine(B)
+    later = View(ViewId(9, A.incarnation), (A, B, C, D), is_primary=True)
+    early = Marker(SnapshotId(D.incarnation, 1), later.id, 0)
+    assert snapshots.receive(UNICAST, C, encode(early), 0) == []
+    snapshots.begin_view(later, lacks_state=False)
+    ((to, refusal),) = told(snapshots.receive(UNICAST, D, encode(early), 0))
+    assert to == D
+    assert isinstance(refusal, Refusal)
+    assert "when markers came" in refusal.reason
+    assert not snapshots.is_recording
+
+
+def test_but_only_in_the_view_that_it_was_of() -> None:
+    snapshots = machine(B)
+    later = View(ViewId(9, A.incarnation), (A, B, C, D), is_primary=True)
+    snapshot = SnapshotId(D.incarnation, 1)
+    snapshots.receive(UNICAST, C, encode(Marker(snapshot, NEXT_VIEW.id, 0)), 0)
+    snapshots.begin_view(later, lacks_state=False)
+    assert snapshots.receive(UNICAST, D, encode(Marker(snapshot, later.id, 0)), 0) == [RecordState(snapshot)]
+
+
+def test_of_strangers_only_so_many_are_remembered() -> None:
+    snapshots = machine(B)
+    for number in range(1, 2 * MOST_MISSED):
+        snapshots.receive(UNICAST, C, encode(Marker(SnapshotId(D.incarnation, number), NEXT_VIEW.id, 0)), 0)
+    assert len(snapshots._missed) == MOST_MISSED
 
 
 # Nonsense

@@ -24,12 +24,14 @@ from motet.core.effects import Channel, Effect
 from motet.core.identity import Address
 from motet.core.timers import Timers
 from motet.core.units import format_ns
-from motet.core.view import View
+from motet.core.view import View, ViewId
 from motet.errors import SnapshotRunningError
 from motet.snapshot.config import SnapshotConfig
 from motet.snapshot.participation import LocalState, Participation
 from motet.wire.body import MAX_MESSAGE_BYTES
 from motet.wire.snapshot import Abandon, Marker, Message, Refusal, Report, SnapshotId, decode, encode
+
+MOST_MISSED = 256  # snapshots of views that we are not in yet; no group has so many members that start one at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,7 @@ class Snapshots:
         self._number = 0
         self._own: _Gathering | None = None
         self._parts: dict[SnapshotId, Participation] = {}
+        self._missed: dict[SnapshotId, ViewId] = {}  # in views that are not ours yet, by initiators that we do not know
         self._seen: dict[int, int] = {}  # initiator -> its highest number; what is not being recorded is over here
         self._timers: Timers[SnapshotId] = Timers()
 
@@ -148,6 +151,7 @@ class Snapshots:
         self._forget_all()
         members = {member.incarnation for member in view.members}
         self._seen = {initiator: number for initiator, number in self._seen.items() if initiator in members}
+        self._missed = {snapshot: its_view for snapshot, its_view in self._missed.items() if its_view == view.id}
         return effects
 
     def has_state(self) -> None:
@@ -212,8 +216,10 @@ class Snapshots:
 
     # Recording
 
-    def _hindrance(self) -> str | None:
+    def _hindrance(self, snapshot: SnapshotId | None = None) -> str | None:
         """Why we cannot take part in a snapshot."""
+        if snapshot in self._missed:
+            return "it was not in this view yet when markers came; start again"
         if self._view is None or self._has_left:
             return "this member is not in a group"
         if self._lacks_state:
@@ -254,20 +260,28 @@ class Snapshots:
             self._counters[Count.FRAME_MISPLACED] += 1  # we never started it
             return None
         self._drop_earlier(snapshot)
-        if (reason := self._hindrance()) is not None:
+        if (reason := self._hindrance(snapshot)) is not None:
             self._close_book(snapshot)
             return self._tell(initiator, Refusal(snapshot, reason))
         return self._begin(snapshot, view, now)
 
     def _refuse_stranger(self, channel: Channel, sender: Address, marker: Marker) -> list[Effect] | None:
-        """A marker of another view: its initiator, who speaks to each of us alone as well, must not wait in vain."""
+        """A marker of another view, which went past us, and does not come again: the initiator must not wait in vain.
+
+        Multicast keeps what comes before its view. Unicast knows no views, and each member speaks to us alone as well.
+        """
         self._counters[Count.FRAME_MISPLACED] += 1
-        is_initiator = channel is Channel.UNICAST and marker.snapshot.initiator == sender.incarnation
-        if not is_initiator or sender == self._local or self._view is None:
+        snapshot, ours = marker.snapshot, self._view.id if self._view is not None else marker.view
+        if channel is not Channel.UNICAST or marker.view == ours or sender == self._local:
             return None
-        self._close_book(marker.snapshot)
-        reason = f"it is in view {self._view.id}, not in {marker.view}; start again when all are in one view"
-        return self._tell(sender, Refusal(marker.snapshot, reason))
+        initiator = sender if snapshot.initiator == sender.incarnation else self._initiator(snapshot)
+        if initiator is None and len(self._missed) < MOST_MISSED:
+            self._missed[snapshot] = marker.view
+        if initiator is None or initiator == self._local:
+            return None
+        self._close_book(snapshot)
+        reason = f"it is in view {ours}, not in {marker.view}; start again when all are in one view"
+        return self._tell(initiator, Refusal(snapshot, reason))
 
     def _drop_earlier(self, snapshot: SnapshotId) -> None:
         """Its initiator has given up an earlier one, since it starts another."""
