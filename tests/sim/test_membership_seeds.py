@@ -1,4 +1,4 @@
-"""Seeds of `membership`, `torn`, `total-order` and `snapshot` that once failed, and what was wrong. They must pass for ever."""
+"""Seeds of four scenarios that once failed, and what was wrong. They must pass for ever."""
 
 from __future__ import annotations
 
