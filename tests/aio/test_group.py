@@ -10,6 +10,7 @@ import time
 import pytest
 
 import motet
+from motet.aio.lanes import LANE_BYTES
 from motet.errors import (
     BindError,
     CallTimeoutError,
@@ -356,7 +357,7 @@ def test_a_send_that_is_cancelled_while_it_waits_does_no_harm() -> None:
     async def test() -> None:
         seeds = ["127.0.0.1:9", "127.0.0.1:10"]
         group = await motet.join("test", seeds=seeds, wait=False)
-        for _ in range(8):
+        for _ in range(LANE_BYTES >> 20):
             await group.multicast(bytes(1 << 20))
         waiting = asyncio.create_task(group.multicast(b"no space"))
         await asyncio.sleep(0.01)
