@@ -11,7 +11,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
+from math import inf
 from struct import Struct
+from typing import NamedTuple
 
 from motet.core.identity import Address
 from motet.errors import CallTimeoutError, PeerUnreachableError, RemoteError
@@ -25,12 +27,22 @@ Handler = Callable[[Address, bytes], bytes | Awaitable[bytes]]
 Send = Callable[[Address, bytes], None]
 
 
+class _Call(NamedTuple):
+    """One that was not answered yet."""
+
+    to: Address
+    future: asyncio.Future[bytes]
+    timeout: float | None
+    until: float  # on the loop's clock
+
+
 class Calls:
     def __init__(self, send: Send) -> None:
         self.handler: Handler | None = None
         self._send = send
         self._next = 0
-        self._open: dict[int, tuple[Address, asyncio.Future[bytes]]] = {}
+        self._open: dict[int, _Call] = {}
+        self._expiry: asyncio.TimerHandle | None = None  # one for all calls: it is early for most, and rarely needed
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def call(self, to: Address, payload: bytes, timeout: float | None) -> bytes:
@@ -38,15 +50,32 @@ class Calls:
         number = self._next
         loop = asyncio.get_running_loop()
         future: asyncio.Future[bytes] = loop.create_future()
-        self._open[number] = (to, future)
-        expiry = loop.call_later(timeout, _expire, to, timeout, future) if timeout is not None else None
+        call = self._open[number] = _Call(to, future, timeout, inf if timeout is None else loop.time() + timeout)
+        if self._expiry is None or call.until < self._expiry.when():
+            self._expire_at(call.until, loop)
         try:
             self._send(to, HEADER.pack(REQUEST, number) + payload)
             return await future
         finally:
             del self._open[number]
-            if expiry is not None:
-                expiry.cancel()
+
+    def _expire_at(self, due: float, loop: asyncio.AbstractEventLoop) -> None:
+        if self._expiry is not None:
+            self._expiry.cancel()
+        self._expiry = loop.call_at(due, self._expire, loop) if due < inf else None
+
+    def _expire(self, loop: asyncio.AbstractEventLoop) -> None:
+        now = loop.time()
+        for call in self._open.values():
+            if call.until <= now and not call.future.done():
+                call.future.set_exception(
+                    CallTimeoutError(
+                        f"{call.to} did not answer within {call.timeout} s; it may still do so: raise the timeout, "
+                        "or ask again"
+                    )
+                )
+        self._expiry = None
+        self._expire_at(min((call.until for call in self._open.values() if call.until > now), default=inf), loop)
 
     def receive(self, source: Address, messages: Sequence[bytes]) -> None:
         for message in messages:
@@ -58,13 +87,13 @@ class Calls:
         if kind == REQUEST:
             self._serve(source, number, payload)
             return
-        asked, future = self._open.get(number, (None, None))
-        if asked != source or future is None or future.done():
+        call = self._open.get(number)
+        if call is None or call.to != source or call.future.done():
             return
         if kind == REPLY:
-            future.set_result(payload)
+            call.future.set_result(payload)
         elif kind == FAILURE:
-            future.set_exception(RemoteError(f"{source}: {payload.decode(errors='replace')}"))
+            call.future.set_exception(RemoteError(f"{source}: {payload.decode(errors='replace')}"))
 
     def _serve(self, source: Address, number: int, payload: bytes) -> None:
         if self.handler is None:
@@ -104,23 +133,16 @@ class Calls:
     def lost(self, peer: Address, error: Exception | None = None) -> None:
         """The peer is gone, or what was sent to it is."""
         error = error or PeerUnreachableError(f"{peer} left the group before it answered; the call may have been done")
-        for asked, future in self._open.values():
-            if asked == peer and not future.done():
-                future.set_exception(error)
+        for call in self._open.values():
+            if call.to == peer and not call.future.done():
+                call.future.set_exception(error)
 
     async def close(self, error: Exception) -> None:
-        for _, future in self._open.values():
-            if not future.done():
-                future.set_exception(error)
+        if self._expiry is not None:
+            self._expiry.cancel()
+        for call in self._open.values():
+            if not call.future.done():
+                call.future.set_exception(error)
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-
-
-def _expire(to: Address, timeout: float, future: asyncio.Future[bytes]) -> None:
-    if not future.done():
-        future.set_exception(
-            CallTimeoutError(
-                f"{to} did not answer within {timeout} s; it may still do so: raise the timeout, or ask again"
-            )
-        )

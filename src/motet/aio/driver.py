@@ -37,7 +37,7 @@ from motet.wire.snapshot import SnapshotId, Waiting
 logger = logging.getLogger("motet")
 T = TypeVar("T")
 GATHER_BYTES = 1 << 20  # what is handed to the member at once of one lane
-WORTH_TELLING = 128 << 10  # less is not told to the application while more of its lane is on the way: to wake it costs
+WORTH_TELLING = 128 << 10  # free space of a lane is told in pieces of this, far below what makes a send wait: to wake
 
 LaneKey = tuple[Channel, Address | None]
 
@@ -123,6 +123,8 @@ class Driver:
         self._thread: threading.Thread | None = None
         self._outbox: deque[Outgoing | Callable[[], None]] = deque()
         self._is_pump_planned = False
+        self._hand_over: Callable[[], None] | None = None  # on its loop, the application takes what it was told
+        self.hands_over = False  # in this turn it will
         self.sent_messages = 0  # what the application wanted sent, and the member has accepted
         self._lanes: dict[LaneKey, _Lane] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -145,9 +147,9 @@ class Driver:
         self._thread.start()
         self.post(self._start)
 
-    def start_on(self, loop: asyncio.AbstractEventLoop) -> None:
+    def start_on(self, loop: asyncio.AbstractEventLoop, hand_over: Callable[[], None] | None = None) -> None:
         """On the application's loop, which must stay free."""
-        self._loop = loop
+        self._loop, self._hand_over = loop, hand_over
         self._start()
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -206,18 +208,24 @@ class Driver:
     # What other threads may call
 
     def offer(self, outgoing: Outgoing | Callable[[], None]) -> None:
-        """Send this when there is space, in order per lane; or do this when all before it is on its way, or queued."""
+        """Send this when there is space, in order per lane; or do this when all before it is on its way, or queued.
+
+        On the application's loop the first of a turn leaves at once, and what follows in the same turn leaves together.
+        """
         self._outbox.append(outgoing)
-        if not self._is_pump_planned and self._loop is not None:
+        if self._is_pump_planned or self._loop is None:
+            return
+        if self._thread is not None:
             self._is_pump_planned = True
-            if self._thread is None:
-                self._loop.call_soon(self._pump)
-            else:
-                self._loop.call_soon_threadsafe(self._pump)
+            self._loop.call_soon_threadsafe(self._pump)
+        elif not self.hands_over:
+            self._is_pump_planned = True
+            self._loop.call_soon(self._pump)
+            self._guard(self._send_what_waits)
 
     @property
-    def is_awake(self) -> bool:
-        """It has been told that something waits, and has not looked yet."""
+    def gathers(self) -> bool:
+        """It has been told that something waits, and has not looked yet: whatever comes now leaves together."""
         return self._is_pump_planned
 
     def post(self, action: Callable[[], None]) -> None:
@@ -311,7 +319,20 @@ class Driver:
         self.do_now(lambda now: self.member.supply_snapshot_state(snapshot, state, now, waiting))
 
     def _received(self, datagrams: list[bytes], sources: list[Endpoint] | None) -> None:
-        self._guard(lambda: self._take(datagrams, sources))
+        """A wake-up. On the application's loop all that it leads to is done in the same turn: the application takes
+        what it is told, and what it answers leaves."""
+        if self._is_closed or self.failure is not None:
+            return
+        self.hands_over = self._hand_over is not None
+        try:
+            self._take(datagrams, sources)
+            if self._hand_over is not None:
+                self._hand_over()
+                self.hands_over = False
+                self._send_what_waits()
+        except Exception as error:  # as in `_guard`
+            self.hands_over = False
+            self._fail(error)
 
     def _take(self, datagrams: list[bytes], sources: list[Endpoint] | None) -> None:
         now = self._clock()
@@ -336,7 +357,8 @@ class Driver:
 
     def _pump(self) -> None:
         self._is_pump_planned = False
-        self._guard(self._send_what_waits)
+        if self._outbox:
+            self._guard(self._send_what_waits)
 
     def _send_what_waits(self) -> None:
         touched: dict[LaneKey, _Lane] = {}
@@ -457,7 +479,7 @@ class Driver:
             return []
         while lane.accepted and lane.accepted[0][0] <= effect.through:
             lane.freed += lane.accepted.popleft()[1]
-        if not lane.freed or (lane.accepted and lane.freed < WORTH_TELLING):
+        if lane.freed < WORTH_TELLING:
             return []
         size, lane.freed = lane.freed, 0
         return [Freed(key, size)]

@@ -31,7 +31,7 @@ class Gathering:
             self.size += size
             return
         self.flush()
-        if self._driver.is_awake:
+        if self._driver.gathers:
             self._begin(lane, message, size)
         else:
             self._driver.offer(Outgoing(lane, (message,), Port.APP, None, size))

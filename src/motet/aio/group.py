@@ -278,7 +278,7 @@ class Group:
         """On the driver's thread."""
         self._observer.hear(news)
         self._inbox.append(news)
-        if not self._is_drain_planned:
+        if not self._is_drain_planned and not self._driver.hands_over:
             self._is_drain_planned = True
             try:
                 if self._driver.has_thread:
@@ -290,6 +290,10 @@ class Group:
 
     def _drain(self) -> None:
         self._is_drain_planned = False
+        self.take_news()
+
+    def take_news(self) -> None:
+        """All that the driver has told, on the application's loop."""
         inbox = self._inbox
         while inbox:
             for effect in inbox.popleft():
@@ -366,6 +370,7 @@ class Group:
         self._view = effect.view
         for member in gone:
             self._calls.lost(member)
+            self._lanes.drop(member)
         self._blocks.on_view(effect.view)
         self._tell_services()
         self._enqueue(effect)

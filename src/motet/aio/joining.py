@@ -122,7 +122,7 @@ class Joining:
         if self.thread:
             driver.start_in_thread()
         else:
-            driver.start_on(asyncio.get_running_loop())
+            driver.start_on(asyncio.get_running_loop(), group.take_news)
         return group
 
     def _open_journal(self, config: Config) -> Journal | None:

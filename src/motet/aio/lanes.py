@@ -24,7 +24,7 @@ class Lane:
         self.waiters: deque[asyncio.Future[None]] = deque()
 
     def free(self, size: int) -> None:
-        self.outstanding -= size
+        self.outstanding = max(0, self.outstanding - size)  # what was sent before a lane was dropped may be told later
         if self.outstanding <= LANE_BYTES // 2:
             while self.waiters:
                 waiter = self.waiters.popleft()
@@ -65,9 +65,13 @@ class Lanes:
         if lane is None:
             return
         lane.free(effect.size)
-        if lane.outstanding <= 0 and not lane.waiters and effect.lane[0] is Channel.UNICAST:
-            del self._lanes[effect.lane]
-            self._direct = None
+
+    def drop(self, member: Address) -> None:
+        """Gone for good: what is still on the way to it is the driver's, which tells in time that it failed."""
+        lane = self._lanes.pop((Channel.UNICAST, member), None)
+        if lane is not None:
+            lane.free(lane.outstanding)
+        self._direct = None
 
     def close(self) -> None:
         for lane in self._lanes.values():
