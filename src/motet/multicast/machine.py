@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from motet.core.counters import Count, Counters
 from motet.core.effects import Broadcast, Effect, Frame, Transmit
 from motet.core.identity import Address
-from motet.core.timers import earlier
 from motet.errors import BacklogFullError, LeftGroupError, MisuseError
 from motet.multicast.config import MulticastConfig
 from motet.multicast.receiver import MulticastReceiver
@@ -190,10 +189,12 @@ class Multicast:
         return effects
 
     def next_deadline(self) -> int | None:
-        due = self._sender.due
+        first = self._sender.due
         for receiver in self._receivers.values():
-            due = earlier(due, receiver.next_deadline())
-        return due
+            due = receiver.next_deadline()
+            if due is not None and (first is None or due < first):
+                first = due
+        return first
 
     # What others may look at
 

@@ -12,7 +12,6 @@ from motet.core.counters import Count, Counters
 from motet.core.effects import Channel, Deliver, Effect, Stranded, Transmit
 from motet.core.identity import Address
 from motet.core.roundtrip import RoundTrip
-from motet.core.timers import earlier
 from motet.multicast.config import MulticastConfig
 from motet.window.digest import Cut, DigestEntry
 from motet.window.gaps import GapWatch
@@ -161,7 +160,8 @@ class MulticastReceiver:
         return effects
 
     def next_deadline(self) -> int | None:
-        return earlier(self._ack_due, self._gaps.due)
+        ack, gap = self._ack_due, self._gaps.due
+        return gap if ack is None or (gap is not None and gap < ack) else ack
 
     def frame(self, seqno: int) -> MulticastData | None:
         body = self.window[seqno]

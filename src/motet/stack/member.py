@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
+from typing import Protocol
 
 from motet.core.counters import Count, Counters
 from motet.core.effects import Broadcast, Channel, Deliver, Effect, Frame, Stranded, Transmit
 from motet.core.identity import NOBODY, Address, Endpoint
 from motet.core.serial import SERIAL_MODULUS
-from motet.core.timers import earlier
 from motet.core.view import View, ViewId
 from motet.errors import MisuseError, NotPrimaryError
 from motet.membership import (
@@ -52,6 +52,14 @@ from motet.wire.ordered import Tag
 from motet.wire.snapshot import Waiting
 
 Handler = Callable[[Address, Sequence[Frame], int], list[Effect]]
+
+
+class Timed(Protocol):
+    """A machine that waits for moments."""
+
+    def tick(self, now: int) -> list[Effect]: ...
+
+    def next_deadline(self) -> int | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +117,14 @@ class Member:
         self._is_order_due = False  # something has come for the channel that was not put in order yet
         self._is_held = False
         self._lacks_state = False  # as of the last view or state that was handed up
+        self._timed: list[Timed] = [self.unicast, self.channel, self.snapshots]
         self._membership: Membership | None = None
         if config.membership is not None:
             settings = config.membership_sized(config.membership)
             settings = replace(settings, founds=settings.founds and memory.founds)
             kept = (memory.record, memory.epoch, memory.past)
             self._membership = Membership(address, self.channel, settings, self.counters, rng, *kept)
+            self._timed.append(self._membership)
 
     # What the application asks for
 
@@ -269,16 +279,22 @@ class Member:
         return self._perform(self.membership.found(source, endpoints, now), now)
 
     def tick(self, now: int) -> list[Effect]:
-        effects = self.unicast.tick(now) + self.channel.tick(now) + self.snapshots.tick(now)
-        if self._membership is not None:
-            effects += self._membership.tick(now)
+        """Whoever waits for this moment; most often that is one machine."""
+        effects: list[Effect] = []
+        for machine in self._timed:
+            due = machine.next_deadline()
+            if due is not None and due <= now:
+                effects += machine.tick(now)
         return self._perform(effects, now)
 
     def next_deadline(self) -> int | None:
         """The driver may be woken before that in vain, but never too late."""
-        due = earlier(self.unicast.next_deadline(), self.channel.next_deadline())
-        due = earlier(due, self.snapshots.next_deadline())
-        return due if self._membership is None else earlier(due, self._membership.next_deadline())
+        first: int | None = None
+        for machine in self._timed:
+            due = machine.next_deadline()
+            if due is not None and (first is None or due < first):
+                first = due
+        return first
 
     def set_wall_clock(self, wall_ns: int, now: int) -> None:
         """What the clock on the wall shows at `now`; it goes into the frames of the log, and nothing else."""

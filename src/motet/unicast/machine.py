@@ -63,8 +63,8 @@ class Unicast:
             OrderedDict()
         )  # (conn_id, delivered) of closed windows
         self._is_held = False
-        self._due: int | None = None
-        self._is_due_known = False  # every input makes it unknown
+        self._due: int | None = None  # early, perhaps, and never late
+        self._is_due_known = False
         self._sync_pace = config.round_trip()
 
     # What the application asks for
@@ -73,7 +73,6 @@ class Unicast:
         """Accept messages for `to`; they are sent as the window allows, in order. All are accepted, or none."""
         if not messages:
             return []
-        self._is_due_known = False
         connection = self._senders.get(to)
         if connection is None:
             if len(self._senders) >= self._config.max_peers:
@@ -84,7 +83,9 @@ class Unicast:
             raise BacklogFullError(
                 f"{connection.waiting_bytes} bytes wait for {to} already; wait for Admitted before sending more"
             )
-        return connection.send(messages, now, port)
+        effects = connection.send(messages, now, port)
+        self._due = earlier(self._due, connection.next_deadline())
+        return effects
 
     def sync(self, peer: Address, now: int) -> list[Effect]:
         """An operator's second line of defence: make sure that our receive window and the peer's send window agree."""
@@ -140,14 +141,19 @@ class Unicast:
         for frame in frames:
             if type(frame) not in _TYPES:
                 raise MisuseError(f"{type(frame).__name__} is not a frame of reliable unicast")
-        self._is_due_known = False
-        if source in self._senders:
-            self._senders[source].heard(now)
+        sender = self._senders.get(source)
+        if sender is not None:
+            sender.heard(now)
         effects: list[Effect] = []
         for frame in sorted(frames, key=_first_first) if len(frames) > 1 else frames:
             effects += self._handle(source, frame, now)
-        connection = self._receivers.get(source)
-        return effects + (self._settle([connection], now) if connection else [])
+        receiver = self._receivers.get(source)
+        if receiver is not None:
+            effects += receiver.settle(now, is_held=self._is_held)
+            self._due = earlier(self._due, receiver.next_deadline())
+        if sender is not None:
+            self._due = earlier(self._due, sender.next_deadline())
+        return effects
 
     def tick(self, now: int) -> list[Effect]:
         self._is_due_known = False
@@ -377,6 +383,7 @@ class Unicast:
             due = now + self._sync_pace.patience_ns  # the first message may just be late
             until = now + self._config.sync_timeout_ns
             pending = self._syncs[peer] = PendingSync(self._next_conn_id(), seen, until, due)
+            self._due = earlier(self._due, due)
         return pending
 
     def _tick_sync(self, peer: Address, now: int) -> list[Effect]:
@@ -393,7 +400,8 @@ class Unicast:
         return [Transmit(peer, Sync(pending.seen, pending.sync_id))]
 
     def _check(self) -> None:
-        assert not self._is_due_known or self._due == self._reckon_deadline(), "a deadline has changed unnoticed"
+        if self._is_due_known and (due := self._reckon_deadline()) is not None:
+            assert self._due is not None and self._due <= due, "we would wake too late"
         assert len(self._senders) <= self._config.max_peers
         assert len(self._receivers) <= self._config.max_peers
         assert len(self._remembered) <= self._config.remembered_peers

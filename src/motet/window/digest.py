@@ -20,16 +20,15 @@ class DigestEntry:
 
 
 def merge_digests(ours: Mapping[M, DigestEntry], theirs: Mapping[M, DigestEntry]) -> dict[M, DigestEntry]:
-    """Both digests as one; of an entry that both have, the larger stays: by what was delivered, then received."""
+    """Both digests as one. Of an entry that both have, the maximum of each seqno: a sender that is slow to deliver its
+    own stream has sent more than the one who is ahead of it in delivering knows of."""
     merged = dict(ours)
     for member, entry in theirs.items():
-        if member not in merged or _progress(entry) > _progress(merged[member]):
-            merged[member] = entry
+        known = merged.get(member, entry)
+        merged[member] = DigestEntry(
+            max(known.low, entry.low), max(known.delivered, entry.delivered), max(known.received, entry.received)
+        )
     return merged
-
-
-def _progress(entry: DigestEntry) -> tuple[int, int, int]:
-    return (entry.delivered, entry.received, entry.low)
 
 
 @dataclass(frozen=True, slots=True)
