@@ -13,7 +13,7 @@ from motet.ordering.producers import MOST_PRODUCERS, Producers
 from motet.stack import Memory
 from motet.wire.body import pack
 from motet.wire.frames import LogEnd
-from motet.wire.ordered import Number, Tag, seal, unseal
+from motet.wire.ordered import Number, Tag, lead, seal, unseal
 from tests.ordering.alone import START, V2, A, B, C, answer, body, calm, data, hear_ourselves, machine, seq
 from tests.ordering.world import OrderedWorld
 
@@ -85,7 +85,7 @@ class TestSending:
             order.send_tagged(7, 2, [])
         assert order.accepted == 1
         (frame,) = [unseal(taken) for taken in iter(order.next_body, None)]
-        assert len(seal(1, [Number(1, 1)], frame.inner, is_ordered=True, tag=frame.tag)) == 300
+        assert len(lead(1, [Number(1, 1)], is_ordered=True, sent_at=0, tag=frame.tag, proposed=1) + frame.inner) == 300
 
     def test_it_is_refused_like_anything_else(self) -> None:
         order = calm(config=OrderingConfig(backlog_bytes=1))

@@ -374,7 +374,7 @@ class TestTheEndOfAView:
 
     def test_a_large_message_begins_again(self) -> None:
         """Its first fragments were delivered in the old view; no message spans two."""
-        config = OrderingConfig(carrier="continuous", body_bytes=200, most_riders=1, window=2)
+        config = OrderingConfig(carrier="continuous", body_bytes=208, most_riders=1, window=2)
         order = TotalOrder(A, config, Counters())
         order.begin_view(View(V1, (A, B, C), is_primary=True), None, START)
         order.send([b"x" * 400, b"y"])

@@ -335,7 +335,7 @@ class TestPositions:
         assert order.position == 2
 
     def test_our_own_message_in_fragments(self) -> None:
-        order = machine(A, [A], OrderingConfig(body_bytes=200, most_riders=1))
+        order = machine(A, [A], OrderingConfig(body_bytes=208, most_riders=1))
         effects = speak(order, "x" * 400, "y")
         positions = [effect.position for effect in effects if isinstance(effect, Deliver)]
         assert positions == [1, 1, 1, 2]

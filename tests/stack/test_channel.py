@@ -939,7 +939,6 @@ class TestAChannelAlone:
         channel.send_ordered([b"a"], 0)
         channel.send_ordered([b"b"], 0)
         channel.receive_order(self.B, [Proposals(self.VIEW.id, ((1, 1, 1),))])
-        channel.advance(0)
         effects = channel.end_view({}, goes_on=False)
         assert [type(effect) for effect in effects] == [SendFailed]
 

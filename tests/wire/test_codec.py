@@ -191,9 +191,9 @@ GOLDEN: list[tuple[Frame, str, str]] = [
     (StateChunk(VIEW.id, 1, True, b"ab"), "3d", f"{GOLDEN_VIEW_ID} 0100000000000000 01 02000000 6162"),
     (StateRefusal(VIEW.id, "busy"), "3e", f"{GOLDEN_VIEW_ID} 04 62757379"),
     (
-        Proposals(VIEW.id, ((1, 2, 3),)),
+        Proposals(VIEW.id, ((1, 2, 3),), 7),
         "46",
-        f"{GOLDEN_VIEW_ID} 0100 0100000000000000 0200000000000000 0300000000000000",
+        f"{GOLDEN_VIEW_ID} 0100 0100000000000000 0200000000000000 0300000000000000 0700000000000000",
     ),
     (ProposalRequest(VIEW.id, 1, 2), "47", f"{GOLDEN_VIEW_ID} 0100000000000000 0200000000000000"),
     (Progress(VIEW.id, 9), "48", f"{GOLDEN_VIEW_ID} 0900000000000000"),

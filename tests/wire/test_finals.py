@@ -22,5 +22,5 @@ def test_nothing_known_is_nothing() -> None:
     assert combined_finals([((7, 1, ()),)]) == ()
 
 
-def test_what_does_not_follow_is_left_out() -> None:
-    assert combined_finals([((7, 1, ((3, 0),)),), ((7, 9, ((4, 0),)),)]) == ((7, 1, ((3, 0),)),)
+def test_what_lies_between_two_runs_is_known_from_the_streams() -> None:
+    assert combined_finals([((7, 1, ((3, 0),)),), ((7, 9, ((4, 0),)),)]) == ((7, 1, ((3, 0),)), (7, 9, ((4, 0),)))

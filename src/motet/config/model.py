@@ -74,6 +74,7 @@ class Config:
     window_frames: int = count(256, 1, 1 << 20, "frames under way in each stream; beyond it a sender waits")
     order_window_frames: int = count(256, 1, MOST_REACH, "ordered frames of ours that are not delivered here yet")
     order_reach_frames: int = count(1_024, 1, MOST_REACH, "and of those that others may not have delivered yet")
+    order_early_members: int = count(5, 0, 64, "up to so many, all hear all proposals of a quiet group: a journey less")
     backlog_bytes: int = size(32 << 20, 1, 1 << 40, "what may wait for the window, per stream; then sends wait")
     transport: str = choice(("unicast", "multicast"), "a datagram per member, or one for all by IP multicast")
     multicast_group: str = text("239.192.77.85", "the IP multicast group of transport = multicast")
@@ -296,6 +297,7 @@ class Config:
             backlog_bytes=self.backlog_bytes,
             ask_ns=self.order_ask_ns,
             progress_ns=self.order_progress_ns,
+            early_members=self.order_early_members,
             waits_for_disk=waits_for_disk,
         )
 

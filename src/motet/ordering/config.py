@@ -8,10 +8,11 @@ from motet.core.checks import require_between
 from motet.core.limits import MAX_DATAGRAM_BYTES, MIN_BODY_BYTES
 from motet.core.units import MILLISECOND, SECOND
 from motet.errors import ConfigError
-from motet.wire.ordered import HEADER, NUMBER, TAG
+from motet.wire.ordered import HEADER, NUMBER, PROPOSAL, TAG
 
 RUN_BYTES = 24
-RUNS_OVERHEAD = 18  # the view id and the length of the list
+RUNS_OVERHEAD = 26  # the view id, the length of the list, and whose frames they are about
+_LEAD_BYTES = HEADER.size + TAG.size + PROPOSAL.size  # what stands before the numbers that ride on a frame
 MOST_REACH = 4096  # frames of one sender that are held back here; no member that behaves has more under way
 
 
@@ -25,6 +26,8 @@ class OrderingConfig:
     ask_ns: int = 50 * MILLISECOND  # proposals that are late are asked for after this, then up to four times as seldom
     progress_ns: int = 10 * MILLISECOND  # how often members tell how far they are, while that changes
     most_riders: int = 64  # final numbers that ride on one frame; more make a frame of their own
+    early_members: int = 0  # up to so many members all are told proposals when little is under way; 0: the sender alone
+    lift_ns: int = 5 * MILLISECOND  # final numbers that all know already wait so long for a frame to ride on
     waits_for_disk: bool = False  # others hear only of what is on our disk: then stable is, at every member
 
     def __post_init__(self) -> None:
@@ -37,11 +40,13 @@ class OrderingConfig:
         require_between("ask_ns", self.ask_ns, MILLISECOND, 60 * SECOND)
         require_between("progress_ns", self.progress_ns, MILLISECOND, 60 * SECOND)
         require_between("most_riders", self.most_riders, 1, 4096)
+        require_between("early_members", self.early_members, 0, 64)
+        require_between("lift_ns", self.lift_ns, 1, 60 * SECOND)
 
         if self.body_bytes - self.rider_bytes < MIN_BODY_BYTES:
             raise ConfigError(
                 f"most_riders is {self.most_riders}: that leaves no room in a body of {self.body_bytes} bytes; "
-                f"allowed are at most {(self.body_bytes - MIN_BODY_BYTES - HEADER.size - TAG.size) // NUMBER.size}"
+                f"allowed are at most {(self.body_bytes - MIN_BODY_BYTES - _LEAD_BYTES) // NUMBER.size}"
             )
 
     @property
@@ -52,4 +57,4 @@ class OrderingConfig:
     @property
     def rider_bytes(self) -> int:
         """What the numbers that ride on a frame may take of it."""
-        return HEADER.size + TAG.size + self.most_riders * NUMBER.size
+        return _LEAD_BYTES + self.most_riders * NUMBER.size

@@ -26,7 +26,7 @@ from motet.core.identity import Address
 from motet.core.view import NO_VIEW, View
 from motet.ordering.config import MOST_REACH, OrderingConfig
 from motet.ordering.continuous import ContinuousSender
-from motet.ordering.isis import MOST_NUMBER, Isis
+from motet.ordering.isis import MOST_NUMBER, Isis, conclude_with
 from motet.ordering.outbox import Outbox
 from motet.wire.frames import Finals, OrderAck, OrderData, OrderSeq, OrderSeqAck, ProposalRequest, Proposals
 from motet.wire.ordered import ORDERED, Number, Ordered, Tag, lead, unseal
@@ -97,7 +97,7 @@ class ContinuousCarrier:
         has_room = self.sent - self._settled < self._window
         if self._is_frozen or not self._view.is_primary or not has_room or not self._outbox.may_leave:
             return False
-        body = self._outbox.next(now, _lead)
+        body, _ = self._outbox.next(now, _lead)
         self.sent += 1
         frame = OrderData(self._view.id, self.sent, self._settled, self._outbox.stream.sent, body)
         self._spread(*self._data.add(self.sent, frame, self._view.members, now))
@@ -249,11 +249,7 @@ class ContinuousCarrier:
         )
 
     def conclude(self, isis: Isis, rest: Iterable[tuple[Address, Ordered]], finals: Finals) -> None:
-        ranks = {member.incarnation: rank for member, rank in self._ranks.items()}
-        for sender, first, numbers in finals:
-            for frame_id, number in enumerate(numbers, first):
-                if sender in ranks:
-                    isis.receive_number(ranks[sender], frame_id, Number(*number))
+        conclude_with(isis, self._view.members, finals)
 
     def end_view(self, *, goes_on: bool) -> list[Effect]:
         """What of ours is not decided was never given a number by anybody: it is in no log, and can go out again."""

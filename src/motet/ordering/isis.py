@@ -14,21 +14,37 @@ out once; the same (sender, id) is proposed once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from motet.core.identity import Address
 from motet.ordering.holdback import HoldBackQueue, Pending
+from motet.wire.frames import Finals
 from motet.wire.ordered import Number, Tag
 
 MOST_NUMBER = 1 << 63  # leaves room for arithmetic far below the 64 bits on the wire
 
 
 @dataclass(slots=True)
-class _Proposed:
-    """What has been proposed for a frame of ours so far."""
+class Proposed:
+    """What has been proposed for a frame so far."""
 
     by: int  # a bit for each rank that has
     number: int  # the largest
     proposer: int  # and the smallest of those who proposed that
+
+    def add(self, proposer: int, number: int) -> None:
+        """The first word of a proposer counts."""
+        if self.by >> proposer & 1:
+            return
+        self.by |= 1 << proposer
+        if number > self.number or (number == self.number and proposer < self.proposer):
+            self.number, self.proposer = number, proposer
+
+    @property
+    def final(self) -> Number:
+        """When all have proposed."""
+        return Number(self.number, self.proposer)
 
 
 class Isis:
@@ -40,7 +56,7 @@ class Isis:
         self._received = [0] * size  # the highest id of each sender, all before it received
         self._decided = [0] * size  # the same for numbers
         self._delivered = [0] * size  # and for what was delivered
-        self._proposals: dict[int, _Proposed] = {}  # of our own frames, by id
+        self._proposals: dict[int, Proposed] = {}  # of our own frames, by id
         self._all = (1 << size) - 1
         self.final = 0  # the highest id of ours whose number was handed out
 
@@ -62,29 +78,27 @@ class Isis:
         return pending.proposed if pending is not None else None
 
     def receive_proposal(self, proposer: int, frame_id: int, number: int) -> None:
-        """For a frame of ours. The first word of a proposer counts."""
+        """For a frame of ours."""
         if frame_id <= self.final or number >= MOST_NUMBER:
             return
         proposed = self._proposals.get(frame_id)
         if proposed is None:
-            self._proposals[frame_id] = _Proposed(1 << proposer, number, proposer)
-        elif not proposed.by >> proposer & 1:
-            proposed.by |= 1 << proposer
-            if number > proposed.number or (number == proposed.number and proposer < proposed.proposer):
-                proposed.number, proposed.proposer = number, proposer
+            self._proposals[frame_id] = Proposed(1 << proposer, number, proposer)
+        else:
+            proposed.add(proposer, number)
 
     def finals(self) -> tuple[int, list[Number]]:
         """The frames of ours that all have proposed for, from `first` on: their numbers, each handed out once."""
         first, numbers, proposals = self.final + 1, [], self._proposals
         while (proposed := proposals.get(self.final + 1)) is not None and proposed.by == self._all:
             self.final += 1
-            numbers.append(Number(proposed.number, proposed.proposer))
+            numbers.append(proposed.final)
             del proposals[self.final]
         return first, numbers
 
     def missing(self, proposer: int, sent: int) -> tuple[int, int] | None:
         """The span of our frames that this member has not proposed for, and must."""
-        ours, nobody = range(self.final + 1, sent + 1), _Proposed(0, 0, 0)
+        ours, nobody = range(self.final + 1, sent + 1), Proposed(0, 0, 0)
         wanted = [frame_id for frame_id in ours if not self._proposals.get(frame_id, nobody).by >> proposer & 1]
         return (wanted[0], wanted[-1]) if wanted else None
 
@@ -103,10 +117,6 @@ class Isis:
             self._delivered[head.sender] = head.id
             ready.append(head)
         return ready
-
-    def pending_ids(self, sender: int, first: int, last: int) -> range:
-        """Of these ids, those that are held back: a sender's frames are delivered in their order."""
-        return range(max(first, self._delivered[sender] + 1), min(last, self._received[sender]) + 1)
 
     def received(self, sender: int) -> int:
         return self._received[sender]
@@ -136,3 +146,12 @@ class Isis:
         self.queue._check()
         assert all(decided <= received for decided, received in zip(self._decided, self._received, strict=True))
         assert all(frame_id > self.final for frame_id in self._proposals)
+
+
+def conclude_with(isis: Isis, members: Sequence[Address], finals: Finals) -> None:
+    """At the end of a view: the numbers that any of those who end it has known. What is decided already stays so."""
+    ranks = {member.incarnation: rank for rank, member in enumerate(members)}
+    for sender, first, numbers in finals:
+        for frame_id, number in enumerate(numbers, first):
+            if sender in ranks:
+                isis.receive_number(ranks[sender], frame_id, Number(*number))

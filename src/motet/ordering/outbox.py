@@ -18,7 +18,7 @@ from motet.ordering.carrier import PlainStream
 from motet.ordering.config import OrderingConfig
 from motet.wire.backlog import Backlog
 from motet.wire.body import HEADER, LENGTH_BYTES, Port, message_count, port_of
-from motet.wire.ordered import Tag
+from motet.wire.ordered import VIEWED_BYTES, Tag
 from motet.wire.reassembler import Reassembler
 
 Lead = Callable[[int, Tag | None], bytes]  # what stands before a frame that was made then, with this tag
@@ -122,7 +122,7 @@ class Outbox:
 
     # What a carrier takes
 
-    def next(self, now: int, lead: Lead) -> bytes:
+    def next(self, now: int, lead: Lead) -> tuple[bytes, Draft]:
         """The next frame, which is under way from now on, behind what `lead` makes for it. Only when there is one."""
         if self._again:
             draft = self._again.popleft()
@@ -130,14 +130,15 @@ class Outbox:
         else:
             sealed, draft = self._new(now + self.wall_offset_ns, lead)
         self._under_way.append(draft)
-        return sealed
+        return sealed, draft
 
     def _new(self, sent_at: int, lead: Lead) -> tuple[bytes, Draft]:
         tag = self._backlog.next_tag
         head = lead(sent_at, tag)
         sealed, completed = self._backlog.take(head)
         self.admitted += completed
-        return sealed, Draft(memoryview(sealed)[len(head) :], sent_at, tag)
+        body = sealed[len(head) :] if len(sealed) < VIEWED_BYTES else memoryview(sealed)[len(head) :]
+        return sealed, Draft(body, sent_at, tag)
 
     def confirm(self, position: int) -> None:
         """All members have delivered the log up to here."""

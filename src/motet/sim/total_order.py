@@ -143,6 +143,8 @@ def draw_ordered_plan(seed: int) -> GroupPlan:
         progress_ns=rng.choice([5, 10, 50]) * MILLISECOND,
         most_riders=rng.choice([1, 4, 64]),
         carrier=rng.choice(["window", "window", "continuous"]),
+        early_members=rng.choice([0, 3, 64, 64]),
+        lift_ns=rng.choice([1, 5, 50]) * MILLISECOND,
     )
     return replace(plan, config=replace(plan.config, ordering=ordering))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from motet.core.counters import Counters
-from motet.core.effects import Channel, Deliver, Effect, Frame, Transmit
+from motet.core.effects import Broadcast, Channel, Deliver, Effect, Frame, Transmit
 from motet.core.identity import Address
 from motet.core.timers import earlier
 from motet.core.view import View
@@ -156,7 +156,7 @@ class GroupChannel:
             return effects
         self.ordering.freeze()
         made = self._absorbed(effects) + self.ordering.advance(0)
-        taken = [effect for effect in made if not isinstance(effect, Transmit)]  # no more proposals
+        taken = [effect for effect in made if not isinstance(effect, Transmit | Broadcast)]  # no more proposals
         return taken + self.ordering.end_view(goes_on=goes_on, finals=finals)
 
     def begin_view(self, view: View, digest: Mapping[Address, int], log: LogEnd | None, now: int) -> list[Effect]:

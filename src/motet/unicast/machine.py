@@ -400,8 +400,9 @@ class Unicast:
         return [Transmit(peer, Sync(pending.seen, pending.sync_id))]
 
     def _check(self) -> None:
-        if self._is_due_known and (due := self._reckon_deadline()) is not None:
-            assert self._due is not None and self._due <= due, "we would wake too late"
+        if self._is_due_known:
+            due = self._reckon_deadline()
+            assert due is None or (self._due is not None and self._due <= due), "we would wake too late"
         assert len(self._senders) <= self._config.max_peers
         assert len(self._receivers) <= self._config.max_peers
         assert len(self._remembered) <= self._config.remembered_peers

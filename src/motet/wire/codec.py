@@ -259,7 +259,7 @@ _CONTROL: dict[type[Frame], tuple[int, tuple[Field[Any], ...]]] = {
     StateRequest: (60, (VIEW_ID, U64, U16)),
     StateChunk: (61, (VIEW_ID, U64, FLAG, BYTES)),
     StateRefusal: (62, (VIEW_ID, TEXT)),
-    Proposals: (70, (VIEW_ID, TRIPLES)),
+    Proposals: (70, (VIEW_ID, TRIPLES, U64)),
     ProposalRequest: (71, (VIEW_ID, U64, U64)),
     Progress: (72, (VIEW_ID, U64)),
     Stable: (73, (VIEW_ID, U64)),

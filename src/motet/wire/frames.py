@@ -371,10 +371,11 @@ Triples = tuple[tuple[int, int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Proposals(Frame):
-    """One member's proposals for many frames of the one it is sent to (the seed's AckMessage, gathered)."""
+    """One member's proposals for many frames of one sender (the seed's AckMessage, gathered)."""
 
     view: ViewId
     runs: Triples  # (first id, count, first number): both grow by one within a run
+    sender: int = 0  # whose frames, where all are told; 0: those of the one it is sent to
 
 
 @dataclass(frozen=True, slots=True)

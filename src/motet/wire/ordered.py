@@ -1,12 +1,13 @@
 """The body of an ordered frame: the final numbers of earlier frames ride along with the next one, or alone.
 
     kind=3  flags u8  count u16  pad(4)  first u64  sent_at u64
-    [producer u64  sequence u64]   (number u64, proposer u32) * count   inner body, or nothing
+    [producer u64  sequence u64]  [proposed u64]   (number u64, proposer u32) * count   inner body, or nothing
 
 `first` is the id of the frame that the first number belongs to; the others follow it without a gap. An inner body is to
 be ordered itself when the flag says so; else it is one of the sender's plain stream, and only gives the numbers a lift.
 `sent_at` is the wall clock of the sender when it made the frame. A tag, if the flag says that there is one, makes the
-inner body an append that can be repeated: of one producer, only a higher sequence than all before is new.
+inner body an append that can be repeated: of one producer, only a higher sequence than all before is new. `proposed`,
+if the flag says that it is there, is what the sender itself proposes for the inner body.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ from typing import NamedTuple
 ORDERED = 3
 HEADER = Struct("<BBHxxxxQQ")
 TAG = Struct("<QQ")
+PROPOSAL = Struct("<Q")
 NUMBER = Struct("<QI")
 MOST_NUMBERS = 0xFFFF
 VIEWED_BYTES = 4_096  # what is larger is not copied out of what it came in, but a view of it
 _TO_BE_ORDERED = 1
 _TAGGED = 2
+_PROPOSED = 4
 
 
 class Number(NamedTuple):
@@ -46,6 +49,7 @@ class Ordered(NamedTuple):
     inner: bytes
     sent_at: int = 0
     tag: Tag | None = None
+    proposed: int | None = None  # by the sender
 
 
 def seal(
@@ -54,12 +58,25 @@ def seal(
     return b"".join((lead(first, numbers, is_ordered=is_ordered, sent_at=sent_at, tag=tag), inner))
 
 
-def lead(first: int, numbers: Sequence[Number], *, is_ordered: bool, sent_at: int, tag: Tag | None) -> bytes:
+def lead(
+    first: int,
+    numbers: Sequence[Number],
+    *,
+    is_ordered: bool,
+    sent_at: int,
+    tag: Tag | None,
+    proposed: int | None = None,
+) -> bytes:
     """What stands before the inner body."""
-    flags = (_TO_BE_ORDERED if is_ordered else 0) | (_TAGGED if tag is not None else 0)
-    head = HEADER.pack(ORDERED, flags, len(numbers), first, sent_at)
-    named = TAG.pack(*tag) if tag is not None else b""
-    return b"".join((head, named, *[NUMBER.pack(*number) for number in numbers]))
+    flags = _TO_BE_ORDERED if is_ordered else 0
+    parts = [NUMBER.pack(*number) for number in numbers]
+    if proposed is not None:
+        flags |= _PROPOSED
+        parts.insert(0, PROPOSAL.pack(proposed))
+    if tag is not None:
+        flags |= _TAGGED
+        parts.insert(0, TAG.pack(*tag))
+    return HEADER.pack(ORDERED, flags, len(numbers), first, sent_at) + b"".join(parts)
 
 
 def unseal(body: bytes) -> Ordered:
@@ -69,12 +86,13 @@ def unseal(body: bytes) -> Ordered:
     end = start + count * NUMBER.size
     numbers = tuple(Number(*pair) for pair in NUMBER.iter_unpack(body[start:end])) if count else ()
     tag = Tag(*TAG.unpack_from(body, HEADER.size)) if flags & _TAGGED else None
+    proposed = PROPOSAL.unpack_from(body, start - PROPOSAL.size)[0] if flags & _PROPOSED else None
     inner = body[end:] if len(body) < VIEWED_BYTES else memoryview(body)[end:]
-    return Ordered(first, numbers, bool(flags & _TO_BE_ORDERED), inner, sent_at, tag)
+    return Ordered(first, numbers, bool(flags & _TO_BE_ORDERED), inner, sent_at, tag, proposed)
 
 
 def _numbers_at(flags: int) -> int:
-    return HEADER.size + (TAG.size if flags & _TAGGED else 0)
+    return HEADER.size + (TAG.size if flags & _TAGGED else 0) + (PROPOSAL.size if flags & _PROPOSED else 0)
 
 
 def flaw_of_ordered(body: bytes) -> str | None:
@@ -82,7 +100,7 @@ def flaw_of_ordered(body: bytes) -> str | None:
     if len(body) < HEADER.size:
         return f"{len(body)} bytes are too short for an ordered body"
     _, flags, count, _, _ = HEADER.unpack_from(body)
-    if flags not in (0, _TO_BE_ORDERED, _TO_BE_ORDERED | _TAGGED):
+    if flags > _TO_BE_ORDERED | _TAGGED | _PROPOSED or (flags and not flags & _TO_BE_ORDERED):
         return f"flags of {flags}"
     end = _numbers_at(flags) + count * NUMBER.size
     if end > len(body):
