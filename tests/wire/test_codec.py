@@ -1,7 +1,6 @@
 """Frames to datagrams and back: every kind, its exact bytes, every reason to reject, and bytes that mean harm."""
 
 import tracemalloc
-from dataclasses import FrozenInstanceError
 from random import Random
 from struct import pack as pack_struct
 
@@ -193,7 +192,7 @@ GOLDEN: list[tuple[Frame, str, str]] = [
     (
         Proposals(VIEW.id, ((1, 2, 3),), 7),
         "46",
-        f"{GOLDEN_VIEW_ID} 0100 0100000000000000 0200000000000000 0300000000000000 0700000000000000",
+        f"{GOLDEN_VIEW_ID} 0700000000000000 0100000000000000 0200000000000000 0300000000000000",
     ),
     (ProposalRequest(VIEW.id, 1, 2), "47", f"{GOLDEN_VIEW_ID} 0100000000000000 0200000000000000"),
     (Progress(VIEW.id, 9), "48", f"{GOLDEN_VIEW_ID} 0900000000000000"),
@@ -251,13 +250,6 @@ def test_a_data_frame_never_needs_more_than_the_stated_overhead() -> None:
     beside_riders = sizes.pop(OrderData)
     assert max(sizes.values()) == DATA_OVERHEAD + len(BODY)
     assert beside_riders <= DATA_OVERHEAD + NUMBER.size + len(BODY)  # the room of one number that could ride along
-
-
-def test_frames_cannot_be_changed_after_they_were_made() -> None:
-    for frame, _, _ in GOLDEN:
-        for name in type(frame).__match_args__:  # type: ignore[attr-defined]
-            with pytest.raises(FrozenInstanceError):
-                setattr(frame, name, 0)
 
 
 # Why bytes are not a frame: each reason, with datagrams that have it.

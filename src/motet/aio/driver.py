@@ -23,6 +23,7 @@ from motet.aio.faults import Direction, Fault, FaultInjector
 from motet.aio.world import REAL_WORLD, Transport, World
 from motet.core.effects import Admitted, Channel, Effect, SendFailed
 from motet.core.identity import NOBODY, Address, Endpoint, parse_endpoint
+from motet.core.record import record
 from motet.core.timers import earlier
 from motet.core.units import SECOND
 from motet.errors import BacklogFullError, MisuseError, MotetError
@@ -52,7 +53,7 @@ class Outgoing(NamedTuple):
     size: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Freed(Effect):
     """So many bytes of a lane have left for the window, or will not be sent any more."""
 
@@ -325,21 +326,19 @@ class Driver:
             return
         self.hands_over = self._hand_over is not None
         try:
-            self._take(datagrams, sources)
+            now = self._clock()
+            if sources is not None and self.faults.is_active:
+                arrived = zip(sources, datagrams, strict=True)
+                datagrams = [d for at, data in arrived for d in self.faults.apply(Direction.IN, at, data, now)]
+            self._hand_in(datagrams, now)
             if self._hand_over is not None:
                 self._hand_over()
                 self.hands_over = False
-                self._send_what_waits()
+                if self._outbox:
+                    self._send_what_waits()
         except Exception as error:  # as in `_guard`
             self.hands_over = False
             self._fail(error)
-
-    def _take(self, datagrams: list[bytes], sources: list[Endpoint] | None) -> None:
-        now = self._clock()
-        if sources is not None and self.faults.is_active:
-            arrived = zip(sources, datagrams, strict=True)
-            datagrams = [d for at, data in arrived for d in self.faults.apply(Direction.IN, at, data, now)]
-        self._hand_in(datagrams, now)
 
     def _hand_in(self, datagrams: list[bytes], now: int) -> None:
         if self._envelope is not None:
@@ -397,9 +396,11 @@ class Driver:
             self.sent_messages += len(messages)
             self.perform(effects, now)
 
-    def _gather(self, queue: deque[Outgoing]) -> tuple[list[Outgoing], list[bytes], int]:
+    def _gather(self, queue: deque[Outgoing]) -> tuple[list[Outgoing], Sequence[bytes], int]:
         """As many as may go together."""
         head = queue.popleft()
+        if not queue:
+            return [head], head.messages, head.size
         gathered, messages, size = [head], list(head.messages), head.size
         while queue and size < GATHER_BYTES and head.tag is None:
             follower = queue[0]
@@ -410,7 +411,7 @@ class Driver:
             size += follower.size
         return gathered, messages, size
 
-    def _send(self, key: LaneKey, messages: list[bytes], head: Outgoing, now: int) -> list[Effect]:
+    def _send(self, key: LaneKey, messages: Sequence[bytes], head: Outgoing, now: int) -> list[Effect]:
         channel, to = key
         if channel is Channel.UNICAST:
             assert to is not None
@@ -500,7 +501,11 @@ class Driver:
             self._transmit_to(head, self._group_endpoint, now, tail)
             return
         for to in datagram.to:
-            self._transmit_to(head, Endpoint(to.host, to.port), now, tail)
+            place = to.endpoint if type(to) is Address else Endpoint(to.host, to.port)
+            if self.faults.is_active:
+                self._transmit_to(head, place, now, tail)
+            else:
+                self.transport.send(head, place, tail)
 
     def _transmit_to(self, data: bytes, to: Endpoint, now: int, tail: bytes = b"") -> None:
         if not self.faults.is_active:
@@ -594,7 +599,7 @@ class Driver:
             self._hand_in(arrived, now)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Failed(Effect):
     """The driver has stopped."""
 

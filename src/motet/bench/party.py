@@ -76,6 +76,7 @@ _HOMES = {
     "redis": "motet.bench.peers.redis_streams",
     "pysyncobj": "motet.bench.peers.syncobj",
     "corosync": "motet.bench.peers.corosync_cpg",
+    "norm": "motet.bench.peers.norm_stream",
 }
 
 

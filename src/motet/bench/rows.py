@@ -110,7 +110,7 @@ def _direct() -> Iterator[Row]:
         name, title = f"direct-{size}", f"2 members, {_bytes(size)}"
         reference = JGROUPS.get(name)
         goal = 0.8 if reference else None
-        yield Row(name, "Unicast", title, "rate", load, "rate", reference, goal)
+        yield Row(name, "Unicast", title, "rate", load, "rate", reference, goal, has_peers=size < 10_000)
         single = replace(load, api="message")
         yield Row(f"{name}-message", "Unicast", f"{title}, one by one", "rate", single, "rate", reference)
 
@@ -170,12 +170,13 @@ def _calls() -> Iterator[Row]:
             mode = "" if has_thread else "-inloop"
             title = f"{_bytes(size)}, one at a time{'' if has_thread else ', thread=False'}"
             reference = JGROUPS["call"]
-            yield Row(f"call-{size}{mode}", section, title, "calls", load, "median", reference, 1.0)
+            name = f"call-{size}{mode}"
+            yield Row(name, section, title, "calls", load, "median", reference, 1.0, has_peers=has_thread)
     for has_thread in (True, False):
         load = Load(members=2, callers=100, has_thread=has_thread)
         title = f"100 B, 100 callers{'' if has_thread else ', thread=False'}"
         name = f"callers-100{'' if has_thread else '-inloop'}"
-        yield Row(name, section, title, "calls", load, "calls", JGROUPS["callers-100"])
+        yield Row(name, section, title, "calls", load, "calls", JGROUPS["callers-100"], has_peers=has_thread)
 
 
 def _views() -> Iterator[Row]:

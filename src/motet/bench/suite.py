@@ -60,4 +60,5 @@ def _add_run(figure: Figure, effort: Effort) -> None:
 
 def _measured(figure: Figure, effort: Effort) -> Run:
     row = figure.row
-    return measure(figure.system, row.kind, row.load, effort.seconds_for(row), effort.warm_up)
+    warm_up = max([effort.warm_up, *(peer.warm_up for peer in PEERS if peer.name == figure.system)])
+    return measure(figure.system, row.kind, row.load, effort.seconds_for(row), warm_up)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
 from motet.core.identity import Address
+from motet.core.record import record
 
 
 class Frame:
@@ -30,7 +30,7 @@ class Channel(Enum):
     __hash__ = object.__hash__  # there is one object per channel, and it is a key in every table
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Transmit(Effect):
     """Send one frame to one peer."""
 
@@ -38,14 +38,14 @@ class Transmit(Effect):
     frame: Frame
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Broadcast(Effect):
     """Send one frame to every other member of the view."""
 
     frame: Frame
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Deliver(Effect):
     """Bodies of consecutive frames of one sender, in order, exactly once."""
 
@@ -58,7 +58,7 @@ class Deliver(Effect):
     tag: tuple[int, int] | None = None  # of ordered bodies: the append (producer, sequence) that they are
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Admitted(Effect):
     """Messages up to number `through` (counted from 1 as they were accepted) have left the backlog for the window."""
 
@@ -67,7 +67,7 @@ class Admitted(Effect):
     through: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SendFailed(Effect):
     """Accepted messages, `first` to `last` by number, are no longer tried: they may or may not have arrived."""
 
@@ -78,7 +78,7 @@ class SendFailed(Effect):
     error: Exception
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Stranded(Effect):
     """The sender has purged what we still miss, up to `purged`: it no longer counts us in. Only a new view can help."""
 

@@ -6,7 +6,7 @@ order look at the incarnation first because it alone tells two lives of one proc
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import total_ordering
 from ipaddress import ip_address
 from random import Random
@@ -61,8 +61,10 @@ class Address:
     host: str
     port: int
     incarnation: int
+    endpoint: Endpoint = field(init=False, repr=False)  # host and port, as every datagram needs them
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "endpoint", Endpoint(self.host, self.port))
         if not self.name:
             raise ConfigError("an address needs a name; any short text that people will recognise in a log")
         if max(len(self.name.encode()), len(self.host.encode())) > MOST_TEXT_BYTES:
@@ -78,10 +80,6 @@ class Address:
     def draw(cls, name: str, host: str, port: int, rng: Random) -> Address:
         """A new life for the process at `host`:`port`."""
         return cls(name, host, port, rng.getrandbits(INCARNATION_BITS) or 1)
-
-    @property
-    def endpoint(self) -> Endpoint:
-        return Endpoint(self.host, self.port)
 
     def __hash__(self) -> int:
         return self.incarnation

@@ -175,10 +175,13 @@ class Multicast:
     def receive(self, source: Address, frames: Sequence[Frame], now: int) -> list[Effect]:
         """One batch of frames from one peer."""
         effects: list[Effect] = []
-        touched: dict[Address, MulticastReceiver] = {}
+        touched: list[MulticastReceiver] = []
         for frame in frames:
-            effects += self._handle(source, frame, touched, now)
-        for receiver in touched.values():
+            if type(frame) is MulticastData:
+                self._on_data(source, frame, touched)
+            else:
+                effects += self._handle(source, frame, touched, now)
+        for receiver in touched:
             effects += receiver.settle(now, is_held=self._is_held)
         return effects
 
@@ -213,13 +216,8 @@ class Multicast:
 
     # Frames
 
-    def _handle(
-        self, source: Address, frame: Frame, touched: dict[Address, MulticastReceiver], now: int
-    ) -> list[Effect]:
+    def _handle(self, source: Address, frame: Frame, touched: list[MulticastReceiver], now: int) -> list[Effect]:
         match frame:
-            case MulticastData():
-                self._on_data(source, frame, touched)
-                return []
             case MulticastAck():
                 return self._sender.ack(source, frame.seqno, now, is_held=self._is_held)
             case Highest():
@@ -232,26 +230,29 @@ class Multicast:
                 return self._on_purged(source, frame)
         raise MisuseError(f"{type(frame).__name__} is not a frame of reliable multicast")
 
-    def _on_data(self, source: Address, frame: MulticastData, touched: dict[Address, MulticastReceiver]) -> None:
+    def _on_data(self, source: Address, frame: MulticastData, touched: list[MulticastReceiver]) -> None:
         sender = source if frame.sender == source.incarnation else self._members.get(frame.sender)
         if sender is None:
             self._counters[Count.FRAME_MISPLACED] += 1
-        elif frame.view != self._sender.view and sender != self._local:
+            return
+        receiver = self._receivers.get(sender)
+        if frame.view != self._sender.view and sender != self._local:
             self._keep_early(sender, frame)  # perhaps of the view that comes next
-        elif sender in self._receivers:
-            touched[sender] = self._receivers[sender]
-            self._receivers[sender].data(frame)
+        elif receiver is not None:
+            if receiver not in touched:
+                touched.append(receiver)
+            receiver.data(frame)
         elif sender == self._local:
             self._counters[Count.FRAME_DUPLICATE] += 1
         else:
             self._keep_early(sender, frame)
 
-    def _touch(self, source: Address, touched: dict[Address, MulticastReceiver]) -> MulticastReceiver | None:
+    def _touch(self, source: Address, touched: list[MulticastReceiver]) -> MulticastReceiver | None:
         receiver = self._receivers.get(source)
         if receiver is None:
             self._counters[Count.FRAME_MISPLACED] += 1
-            return None
-        touched[source] = receiver
+        elif receiver not in touched:
+            touched.append(receiver)
         return receiver
 
     def _on_request(self, source: Address, frame: MulticastXmitRequest, now: int) -> list[Effect]:

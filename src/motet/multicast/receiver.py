@@ -48,7 +48,8 @@ class MulticastReceiver:
 
     def data(self, frame: MulticastData) -> None:
         """Put one frame in. Call `settle` after the last one of a batch."""
-        self._learn_stable(frame.stable)
+        if frame.stable > self.window.low or frame.stable > self._stable:
+            self._learn_stable(frame.stable)
         if self.window.offer(frame.seqno, frame.body):
             return
         if frame.seqno > self.window.delivered and not self.window.fits(frame.seqno):
@@ -145,7 +146,7 @@ class MulticastReceiver:
             effects += self._send_ack()
         elif self._since_ack and self._ack_due is None:
             self._ack_due = now + self._config.xmit_interval_ns
-        if not self.is_stranded:
+        if self.window.delivered >= self._purged:  # not stranded
             self._gaps.settle(now)
         return effects
 

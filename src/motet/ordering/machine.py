@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from motet.core.counters import Count, Counters
 from motet.core.effects import Channel, Deliver, Effect, Frame
 from motet.core.identity import Address
-from motet.core.timers import earlier
 from motet.core.view import NO_VIEW, View
 from motet.errors import MisuseError
 from motet.ordering.carrier import Carrier, PlainStream
@@ -50,6 +49,7 @@ from motet.wire.ordered import ORDERED, Ordered, Tag, unseal
 __all__ = ["FRAMES", "AppendRepeated", "RolledBack", "StableAdvanced", "TotalOrder"]
 
 FRAMES = (Proposals, ProposalRequest, Progress, Stable, OrderData, OrderAck, OrderSeq, OrderSeqAck)
+_TYPES = frozenset(FRAMES)
 _CARRIERS: dict[str, type[WindowCarrier] | type[ContinuousCarrier]] = {
     "window": WindowCarrier,
     "continuous": ContinuousCarrier,
@@ -251,12 +251,11 @@ class TotalOrder:
     def advance(self, now: int) -> list[Effect]:
         """Do what has become possible: send, hand out numbers, deliver."""
         self._carrier.advance(now)
-        delivered = [] if self._is_held else self._deliver(self._isis.deliverable(), now)
-        return delivered + self._carrier.outgoing()
+        ready = [] if self._is_held else self._isis.deliverable()
+        made = self._deliver(ready, now) if ready else []
+        return made + self._carrier.outgoing()
 
     def _deliver(self, ready: Sequence[Pending], now: int) -> list[Effect]:
-        if not ready:
-            return []
         effects: list[Effect] = []
         for run in _runs(ready):
             effects += self._deliver_run(run)
@@ -292,9 +291,10 @@ class TotalOrder:
 
     def hear(self, source: Address, frame: Frame) -> list[Effect]:
         """The same, for one who calls `advance` when all of a batch is in."""
-        if not isinstance(frame, FRAMES):
+        if type(frame) not in _TYPES:
             raise MisuseError(f"{type(frame).__name__} is not a frame of total order")
-        if frame.view != self._view.id or source not in self._ranks or source == self._local:
+        view = frame.view  # type: ignore[attr-defined]  # all of these have one
+        if view != self._view.id or source not in self._ranks or source == self._local:
             self._counters[Count.FRAME_MISPLACED] += 1
             return []
         if isinstance(frame, Progress | Stable):
@@ -326,7 +326,8 @@ class TotalOrder:
     def end_view(self, *, goes_on: bool, finals: Finals = ()) -> list[Effect]:
         """All that the streams had in this view was taken. `goes_on`: a primary view follows, and continues the log."""
         self._carrier.conclude(self._isis, (), finals)
-        effects = self._deliver(self._last_of(self._isis, goes_on=goes_on), 0)
+        last = self._last_of(self._isis, goes_on=goes_on)
+        effects = self._deliver(last, 0) if last else []
         self._stability.end_view()
         return effects + self._carrier.end_view(goes_on=goes_on)
 
@@ -353,7 +354,8 @@ class TotalOrder:
         return effects + self.advance(now)
 
     def next_deadline(self) -> int | None:
-        return earlier(self._carrier.next_deadline(), self._stability.next_deadline())
+        carrier, tell = self._carrier.next_deadline(), self._stability.tell_at
+        return tell if carrier is None or (tell is not None and tell < carrier) else carrier
 
     def _check(self) -> None:
         self._isis._check()

@@ -53,8 +53,10 @@ class Outbox:
     @property
     def may_leave(self) -> bool:
         """The next frame may: there is one, nothing bars it, and not too many are ahead of the slowest member."""
+        if not self._backlog.runs and not self._again:
+            return False
         is_within_reach = len(self._under_way) + len(self._unconfirmed) < self._config.reach
-        return bool(self) and is_within_reach and not self.stream.is_barred
+        return is_within_reach and not self.stream.is_barred
 
     @property
     def frames_under_way(self) -> int:
@@ -104,8 +106,10 @@ class Outbox:
 
     def admission(self) -> list[Effect]:
         """What has left the backlog since we were last asked."""
-        before, self._announced = self._announced, self.admitted
-        return [Admitted(Channel.TOTAL, None, self.admitted)] if self.admitted > before else []
+        if self.admitted == self._announced:
+            return []
+        self._announced = self.admitted
+        return [Admitted(Channel.TOTAL, None, self.admitted)]
 
     def waiting(self) -> Iterator[tuple[int, bytes]]:
         """Port and payload of what was accepted and is not wholly out in this view."""

@@ -34,7 +34,7 @@ class Stability:
         self._config = config
         self._view = View(NO_VIEW, (local,), is_primary=False)
         self._told: dict[Address, int] = {}  # at the coordinator: how far each member is
-        self._tell_at: int | None = None
+        self.tell_at: int | None = None  # the next moment that matters here
         self._tells = 0  # since we last were further
 
     @property
@@ -46,15 +46,15 @@ class Stability:
     def begin_view(self, view: View, now: int) -> None:
         self._view = view
         self._told, self._tells, self.confirmed = {}, 0, -1
-        self._tell_at = now if view.is_primary else None
+        self.tell_at = now if view.is_primary else None
 
     def end_view(self) -> None:
-        self._tell_at = None
+        self.tell_at = None
 
     def moved(self, now: int) -> None:
         """We are further: the first word leaves at once."""
         self._tells = 0
-        self._tell_at = now if self._tell_at is None else min(self._tell_at, now + self._config.progress_ns)
+        self.tell_at = now if self.tell_at is None else min(self.tell_at, now + self._config.progress_ns)
 
     def receive(self, source: Address, frame: Progress | Stable) -> list[Effect]:
         return self._advance(frame.position) if isinstance(frame, Stable) else self._on_progress(source, frame)
@@ -86,17 +86,14 @@ class Stability:
 
     def tick(self, now: int) -> list[Effect]:
         """Say how far we are until we hear that all are as far; the coordinator gathers."""
-        if self._tell_at is None or now < self._tell_at:
+        if self.tell_at is None or now < self.tell_at:
             return []
         if not self._view.is_primary or self.confirmed >= self.reached:
-            self._tell_at = None
+            self.tell_at = None
             return []
-        self._tell_at = now + (self._config.progress_ns << min(self._tells, 6))
+        self.tell_at = now + (self._config.progress_ns << min(self._tells, 6))
         self._tells += 1
         coordinator = self._view.coordinator
         if coordinator == self._local:
             return self._gather()
         return [Transmit(coordinator, Progress(self._view.id, self.reached))]
-
-    def next_deadline(self) -> int | None:
-        return self._tell_at

@@ -19,7 +19,6 @@ from collections.abc import Iterable
 from motet.core.counters import Count, Counters
 from motet.core.effects import Broadcast, Effect, Frame, Transmit
 from motet.core.identity import Address
-from motet.core.timers import earlier
 from motet.core.view import NO_VIEW, View
 from motet.ordering.config import MOST_REACH, OrderingConfig
 from motet.ordering.early import MOST_HEARD, EarlyNumbers
@@ -71,8 +70,8 @@ class WindowCarrier:
 
     @property
     def _may_send(self) -> bool:
-        has_room = self._outbox.frames_under_way < self._config.window
-        return self._view.is_primary and has_room and self._outbox.may_leave
+        outbox = self._outbox
+        return outbox.may_leave and self._view.is_primary and outbox.frames_under_way < self._config.window
 
     def next_body(self, now: int) -> bytes | None:
         """Something to be ordered, with numbers riding on it, or numbers alone."""
@@ -169,7 +168,7 @@ class WindowCarrier:
         made: list[Effect] = []
         for rank, runs in owed.items():
             sender = self._view.members[rank]
-            if tells_all and len(runs) <= self._config.most_runs:
+            if tells_all and len(runs) <= MOST_PENDING:
                 made.append(Broadcast(Proposals(self._view.id, tuple(runs), sender.incarnation)))
             else:
                 made += self._proposals(sender, runs)
@@ -243,7 +242,8 @@ class WindowCarrier:
         return [Transmit(member, ProposalRequest(self._view.id, *span)) for member, span in late.items()]
 
     def next_deadline(self) -> int | None:
-        return earlier(self._ask_at, self._lift_at)
+        ask, lift = self._ask_at, self._lift_at
+        return lift if ask is None or (lift is not None and lift < ask) else ask
 
     # The end of a view: the streams are the same for all who end it; beside them there is what was decided early
 

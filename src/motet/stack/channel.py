@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from motet.core.counters import Counters
 from motet.core.effects import Broadcast, Channel, Deliver, Effect, Frame, Transmit
 from motet.core.identity import Address
-from motet.core.timers import earlier
 from motet.core.view import View
 from motet.multicast import Multicast, MulticastConfig
 from motet.ordering import OrderingConfig, PlainStream, TotalOrder
@@ -115,8 +114,9 @@ class GroupChannel:
         return effects + self.ordering.tick(now) + self._ordered([], now)
 
     def next_deadline(self) -> int | None:
-        due = self.multicast.next_deadline()
-        return due if self.ordering is None else earlier(due, self.ordering.next_deadline())
+        first = self.multicast.next_deadline()
+        due = self.ordering.next_deadline() if self.ordering is not None else None
+        return due if first is None or (due is not None and due < first) else first
 
     # A flush
 
@@ -169,7 +169,7 @@ class GroupChannel:
         """What the streams deliver, as the ordering lets it through; and what has become ready to leave, leaves."""
         if self.ordering is None:
             return effects
-        made = self._absorbed(effects) + self.ordering.advance(now)
+        made = (self._absorbed(effects) if effects else []) + self.ordering.advance(now)
         while self.ordering.is_eager and (sent := self.multicast.pump(now)):
             made += self._absorbed(sent)
             made += self.ordering.advance(now)
@@ -179,7 +179,7 @@ class GroupChannel:
         assert self.ordering is not None
         made: list[Effect] = []
         for effect in effects:
-            if isinstance(effect, Deliver) and effect.channel is Channel.MULTICAST:
+            if type(effect) is Deliver and effect.channel is Channel.MULTICAST:
                 made += self.ordering.absorb(effect.sender, effect.bodies)
             else:
                 made.append(effect)

@@ -6,17 +6,18 @@ Invariant: messages of one sender on one channel leave in the order in which the
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import groupby
 
 from motet.core.counters import Count, Counters
 from motet.core.effects import Channel, Deliver, Effect
 from motet.core.identity import Address
+from motet.core.record import record
 from motet.wire.body import Port, port_of
 from motet.wire.reassembler import Reassembler
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Delivered(Effect):
     """Messages of one sender, in order, for the application."""
 
@@ -32,7 +33,7 @@ class Delivered(Effect):
     is_replayed: bool = False  # from a journal, and not from the group
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Superseded(Effect):
     """Ordered messages of our own that were kept back and are not handed up: the state that comes has them."""
 
@@ -82,7 +83,8 @@ class Delivery:
             reassembler = self._reassemblers[key] = Reassembler()
         batches: list[Delivered] = []
         first, is_total = effect.first, effect.channel is Channel.TOTAL
-        for port, bodies in _runs(effect.bodies):
+        runs = _runs(effect.bodies) if len(effect.bodies) > 1 else ((port_of(effect.bodies[0]), effect.bodies),)
+        for port, bodies in runs:
             messages = reassembler.take(first, bodies)
             if messages or is_total:
                 place = (effect.position, port, first, bodies, effect.sent_at, effect.tag)
@@ -96,6 +98,4 @@ class Delivery:
 
 def _runs(bodies: tuple[bytes, ...]) -> Iterable[tuple[int, tuple[bytes, ...]]]:
     """Neighbours of one port; nearly always that is all of them."""
-    if len(bodies) == 1:
-        return ((port_of(bodies[0]), bodies),)
     return ((port, tuple(run)) for port, run in groupby(bodies, port_of))

@@ -11,13 +11,14 @@ With a `MembershipConfig` the member finds its group by itself: call `start`. Wi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
 from typing import Protocol
 
 from motet.core.counters import Count, Counters
 from motet.core.effects import Broadcast, Channel, Deliver, Effect, Frame, Stranded, Transmit
 from motet.core.identity import NOBODY, Address, Endpoint
+from motet.core.record import record
 from motet.core.serial import SERIAL_MODULUS
 from motet.core.view import View, ViewId
 from motet.errors import MisuseError, NotPrimaryError
@@ -62,7 +63,7 @@ class Timed(Protocol):
     def next_deadline(self) -> int | None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Datagram(Effect):
     """Bytes to put on the network, the same for every receiver."""
 
@@ -75,7 +76,7 @@ class Datagram(Effect):
         return b"".join((self.head, self.tail))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Announcement(Effect):
     """Bytes for an IP multicast group."""
 
@@ -94,6 +95,7 @@ class Member:
     ) -> None:
         memory = memory or Memory()
         self.address = address
+        self._incarnation = address.incarnation
         self.counters = Counters()
         self.unicast = Unicast(address, config.unicast_sized, self.counters, rng.randrange(SERIAL_MODULUS))
         ordering = config.ordering_sized(config.ordering) if config.ordering is not None else None
@@ -261,16 +263,16 @@ class Member:
             batch.append(frame)
         if batch:
             effects += self._handle(previous, peer, batch, now)
-        return effects + self._put_in_order(now)
+        return effects + self._put_in_order(now) if self._is_order_due else effects
 
     def _handle(self, handler: Handler, peer: Address, frames: Sequence[Frame], now: int) -> list[Effect]:
-        before = self._put_in_order(now) if handler not in self._of_the_channel else []
-        return before + self._perform(handler(peer, frames, now), now)
+        if self._is_order_due and handler not in self._of_the_channel:
+            before = self._put_in_order(now)
+            return before + self._perform(handler(peer, frames, now), now)
+        return self._perform(handler(peer, frames, now), now)
 
     def _put_in_order(self, now: int) -> list[Effect]:
         """What came for the channel, from whomever, is put in order at once: before anything else, and at the end."""
-        if not self._is_order_due:
-            return []
         self._is_order_due = False
         return self._perform(self.channel.advance(now), now)
 
@@ -356,14 +358,16 @@ class Member:
         if not isinstance(envelope, Envelope):
             self.counters[Count.DATAGRAM_REJECTED] += 1
             return None
-        if envelope.destination not in (NOBODY, self.address.incarnation):
+        if envelope.destination != NOBODY and envelope.destination != self._incarnation:
             self.counters[Count.NOT_FOR_US] += 1
             if self._membership is not None:
                 self._membership.heard_of_past(now)
             return None
         if self._membership is not None and isinstance(envelope.frame, GREETINGS):
             return self._introduced(envelope, envelope.frame.sender)
-        source = self._source(envelope.source)
+        source = self._known.get(envelope.source)
+        if source is None and self._membership is not None:
+            source = self._membership.known(envelope.source)
         if source is None:
             self.counters[Count.SOURCE_UNKNOWN] += 1
             return None
@@ -375,10 +379,6 @@ class Member:
             self.counters[Count.FRAME_MISPLACED] += 1
             return None
         return sender, envelope.frame
-
-    def _source(self, incarnation: int) -> Address | None:
-        known = self._known.get(incarnation)
-        return known or (self._membership.known(incarnation) if self._membership is not None else None)
 
     def _receive_multicast(self, source: Address, frames: Sequence[Frame], now: int) -> list[Effect]:
         effects = self.channel.receive(source, frames, now)
@@ -414,7 +414,7 @@ class Member:
 
     def _perform(self, effects: list[Effect], now: int) -> list[Effect]:
         """All that one input of one machine has led to. Only then does a snapshot know how far everything is."""
-        made = self._made(effects, now)
+        made = self._made(effects, now) if effects else []
         return made + self._made(self._carrier.settle(now), now) if self.snapshots.is_recording else made
 
     def _made(self, effects: list[Effect], now: int) -> list[Effect]:
@@ -452,7 +452,7 @@ class Member:
         return [effect]
 
     def _parts(self, destination: int, frame: Frame) -> tuple[bytes, bytes]:
-        return encode_parts(self._group, self.address.incarnation, destination, frame)
+        return encode_parts(self._group, self._incarnation, destination, frame)
 
     def _broadcast(self, frame: Frame, now: int) -> list[Effect]:
         if not self._others:
@@ -464,9 +464,9 @@ class Member:
     def _deliver(self, effect: Deliver, now: int) -> list[Effect]:
         keep_back = self._lacks_state and effect.channel is not Channel.UNICAST
         delivered = self._delivery.take(effect, keep_back=keep_back)
-        if self._delivery.is_full:
+        if keep_back and self._delivery.is_full:
             self.channel.hold()
-        return self._hand_up(delivered, now)
+        return self._made(self._carrier.hand_up(delivered, now), now) if delivered else []
 
     def _hand_up(self, delivered: Sequence[Delivered], now: int) -> list[Effect]:
         return self._made(self._carrier.hand_up(delivered, now), now)

@@ -146,7 +146,10 @@ class Unicast:
             sender.heard(now)
         effects: list[Effect] = []
         for frame in sorted(frames, key=_first_first) if len(frames) > 1 else frames:
-            effects += self._handle(source, frame, now)
+            if type(frame) is UnicastData:
+                self._on_data(source, frame, now)
+            else:
+                effects += self._handle(source, frame, now)
         receiver = self._receivers.get(source)
         if receiver is not None:
             effects += receiver.settle(now, is_held=self._is_held)
@@ -209,8 +212,6 @@ class Unicast:
 
     def _handle(self, source: Address, frame: Frame, now: int) -> list[Effect]:
         match frame:
-            case UnicastData():
-                return self._on_data(source, frame, now)
             case Sync():
                 return self._on_sync(source, frame, now)
             case SyncOk():
@@ -232,7 +233,7 @@ class Unicast:
                 return connection.sync_ack(frame.conn_id, now)
         raise AssertionError(f"{type(frame).__name__} is in FRAMES and nobody handles it")
 
-    def _on_data(self, source: Address, frame: UnicastData, now: int) -> list[Effect]:
+    def _on_data(self, source: Address, frame: UnicastData, now: int) -> None:
         connection = self._receivers.get(source)
         if connection is not None and frame.conn_id == connection.conn_id:
             connection.data(frame, now)
@@ -245,7 +246,6 @@ class Unicast:
                 self._insert_kept(source, now)
         else:
             self._keep_for_sync(source, frame, now)
-        return []
 
     def _is_stale(self, source: Address, conn_id: int) -> bool:
         connection = self._receivers.get(source)

@@ -23,6 +23,8 @@ class Timer(Enum):
     ACK = "ack"
     REAP = "reap"
 
+    __hash__ = object.__hash__  # as for those of a sender
+
 
 class ReceiveConnection:
     def __init__(
@@ -65,10 +67,9 @@ class ReceiveConnection:
 
     def settle(self, now: int, *, is_held: bool) -> list[Effect]:
         """End of a batch: deliver, then one ack for all of it, now or within `ack_max_ns`."""
-        effects: list[Effect] = []
-        if not is_held:
-            effects += self._deliver()
-        effects += self._ack_if_due(now)
+        effects = self._deliver() if not is_held else []
+        if self._since_ack or self._owes_ack:
+            effects += self._ack_if_due(now)
         self._gaps.settle(now)
         return effects
 
@@ -108,8 +109,6 @@ class ReceiveConnection:
         return [Deliver(Channel.UNICAST, self.peer, first, bodies)]
 
     def _ack_if_due(self, now: int) -> list[Effect]:
-        if not self._since_ack and not self._owes_ack:
-            return []
         earliest = now if self._acked_at is None else self._acked_at + self._config.ack_min_ns
         if self._since_ack >= self._config.ack_threshold or earliest <= now:
             return self._send_ack(now)

@@ -9,12 +9,12 @@ while `is_syncing`, no ack purges anything.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 from motet.core.counters import Count, Counters
 from motet.core.effects import Admitted, Channel, Effect, SendFailed, Transmit
 from motet.core.identity import Address
+from motet.core.record import record
 from motet.core.serial import is_newer
 from motet.core.timers import Timers
 from motet.unicast.config import UnicastConfig
@@ -36,8 +36,10 @@ class Timer(Enum):
     SYNC = "sync"
     REAP = "reap"
 
+    __hash__ = object.__hash__  # there is one object per timer, and every message looks for some of them
 
-@dataclass(frozen=True, slots=True)
+
+@record
 class Sent:
     body: bytes
     through: int  # number of the last message that this frame completes
@@ -67,11 +69,12 @@ class SendConnection:
         self._sync_until = 0
         self._used_at = now
         self._silent_since = now  # the peer was last heard, or first had something to answer, then
-        self._arm_reaper(now)
+        if config.conn_expiry_ns:
+            self._timers.arm(Timer.REAP, now + config.conn_expiry_ns)
 
     @property
     def is_flushed(self) -> bool:
-        return self.window.low == self.window.high and not self._backlog
+        return self.window.low == self.window.high and not self._backlog.runs
 
     @property
     def is_syncing(self) -> bool:
@@ -82,14 +85,14 @@ class SendConnection:
         return self._backlog.waiting_bytes
 
     def send(self, messages: Sequence[bytes], now: int, port: int = Port.APP) -> list[Effect]:
-        was_flushed = self.is_flushed
+        if self.is_flushed:
+            self._silent_since = now
         self._backlog.extend(messages, port)
         if self.state is State.CLOSING:
             self.state = State.OPEN
         self._used_at = now
-        self._arm_reaper(now)
-        if was_flushed:
-            self._silent_since = now
+        if self._config.conn_expiry_ns:  # when it is due, the reaper sees that we were used meanwhile
+            self._timers.arm_if_idle(Timer.REAP, now + self._config.conn_expiry_ns)
         self.accepted += 0 if port in UNCOUNTED else len(messages)
         return self._pump(now)
 
@@ -196,11 +199,11 @@ class SendConnection:
         """Move messages from the backlog into the window, in order, while there is space."""
         effects: list[Effect] = []
         admitted = self.admitted
-        while self._backlog and not self.window.is_full:
+        while self._backlog.runs and not self.window.is_full:
             body, completed = self._backlog.take()
             self.admitted += completed
             seqno = self.window.append(Sent(body, self.admitted))
-            effects.append(Transmit(self.peer, self._frame(seqno)))
+            effects.append(Transmit(self.peer, UnicastData(self.conn_id, seqno == self._first, seqno, body)))
             self._timed = self._timed or (seqno, now)
             self._counters[Count.FRAME_SENT] += 1
         if self.admitted > admitted:
@@ -250,10 +253,6 @@ class SendConnection:
         self._sync_attempt += 1
         assert self._sync_id is not None, "a SYNC-OK answers a SYNC"
         return [Transmit(self.peer, SyncOk(self.conn_id, self._sync_id, self.window.low))]
-
-    def _arm_reaper(self, now: int) -> None:
-        if self._config.conn_expiry_ns:
-            self._timers.arm(Timer.REAP, now + self._config.conn_expiry_ns)
 
     def _reap(self, now: int) -> list[Effect]:
         if self.state is State.OPEN:

@@ -35,8 +35,11 @@ class GapWatch:
 
     def settle(self, now: int) -> None:
         """Call after every change of the window."""
-        self.claim(self._window.high)
-        self._note_repair(now)
+        high = self._window.high
+        if high > self._claimed:
+            self._claimed = high
+        if self._asked is not None or self._timed is not None:
+            self._note_repair(now)
         if self._window.delivered >= self._claimed:
             self.due, self._attempt = None, 0
         elif self.due is None and self._fruitless != (self._claimed, self._window.low):

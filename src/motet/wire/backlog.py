@@ -51,7 +51,7 @@ class Backlog:
         self._head = 0
         self._cut = 0
         self._fragment_offset = 0  # how much of the head message went out already
-        self._runs: deque[_Run] = deque()  # their counts add up to what waits
+        self.runs: deque[_Run] = deque()  # their counts add up to what waits: without any, nothing does
         self._uncounted = 0  # of the messages that wait
 
     def __len__(self) -> int:
@@ -65,7 +65,7 @@ class Backlog:
     @property
     def next_tag(self) -> Tag | None:
         """Of the body that `take` makes next."""
-        return self._runs[0].tag if self._runs else None
+        return self.runs[0].tag if self.runs else None
 
     @property
     def uncounted(self) -> int:
@@ -75,7 +75,7 @@ class Backlog:
     def messages(self) -> Iterator[tuple[int, bytes]]:
         """What waits, each message with its port; the first may be out in part."""
         at = self._head
-        for run in self._runs:
+        for run in self.runs:
             yield from ((run.port, message) for message in self._messages[at : at + run.count])
             at += run.count
 
@@ -87,11 +87,11 @@ class Backlog:
         ends = list(accumulate(map(len, messages), initial=start))
         if ends[-1] - start > MAX_MESSAGE_BYTES:
             require_small(messages)
-        last = self._runs[-1] if self._runs else None
+        last = self.runs[-1] if self.runs else None
         if last is not None and last.port == port and last.tag is None and tag is None:
             last.count += len(messages)
         else:
-            self._runs.append(_Run(port, tag, len(messages)))
+            self.runs.append(_Run(port, tag, len(messages)))
         self._uncounted += len(messages) if port in UNCOUNTED else 0
         del ends[0]
         self._ends += ends
@@ -99,7 +99,7 @@ class Backlog:
 
     def take(self, lead: bytes = b"") -> tuple[bytes, int]:
         """The next body, with `lead` before it, and how many messages it completes that somebody counts."""
-        end, port = self._fitting(), self._runs[0].port
+        end, port = self._fitting(), self.runs[0].port
         if end == self._head:
             body, count = self._take_fragment(lead)
         else:
@@ -114,13 +114,15 @@ class Backlog:
     def clear(self) -> None:
         self._messages.clear()
         self._ends.clear()
-        self._runs.clear()
+        self.runs.clear()
         self._head = self._cut = self._fragment_offset = self._uncounted = 0
 
     def _fitting(self) -> int:
         """The index behind the last message that fits into the next body."""
         head, ends, taken = self._head, self._ends, self._taken_bytes()
-        room, end_of_run = self._body_bytes - HEADER.size, head + self._runs[0].count
+        room, end_of_run = self._body_bytes - HEADER.size, head + self.runs[0].count
+        if ends[end_of_run - 1] - taken + LENGTH_BYTES * (end_of_run - head) <= room:
+            return end_of_run
 
         def room_up_to(index: int) -> int:
             return ends[index] - taken + LENGTH_BYTES * (index + 1 - head)
@@ -134,7 +136,7 @@ class Backlog:
     def _take_fragment(self, lead: bytes) -> tuple[bytes, int]:
         message = self._messages[self._head]
         chunk_bytes = self._body_bytes - FRAGMENT_HEADER.size
-        body = fragment(message, self._fragment_offset, chunk_bytes, self._runs[0].port, lead)
+        body = fragment(message, self._fragment_offset, chunk_bytes, self.runs[0].port, lead)
         self._fragment_offset += chunk_bytes
         if self._fragment_offset < len(message):
             return body, 0
@@ -144,10 +146,10 @@ class Backlog:
 
     def _advance(self, count: int) -> None:
         self._head += count
-        self._runs[0].count -= count
-        self._uncounted -= count if self._runs[0].port in UNCOUNTED else 0
-        if not self._runs[0].count:
-            self._runs.popleft()
+        self.runs[0].count -= count
+        self._uncounted -= count if self.runs[0].port in UNCOUNTED else 0
+        if not self.runs[0].count:
+            self.runs.popleft()
         if self._head == len(self._messages):
             self.clear()
         elif self._head > 4096 and 2 * self._head > len(self._messages):

@@ -20,12 +20,14 @@ from io import BytesIO
 from struct import Struct
 
 from motet.core.limits import MIN_BODY_BYTES
-from motet.wire.ordered import ORDERED, flaw_of_ordered, inner_at
+from motet.wire.ordered import ORDERED, flaw_of_ordered
 
 MAX_MESSAGE_BYTES = 64 << 20
 HEADER = Struct("<BBxxI")
 FRAGMENT_HEADER = Struct("<BBxxII")
-LENGTH_BYTES = 4
+_SINGLE = Struct("<BBxxII")  # the header and the length of a body of one message
+_LENGTH = Struct("<I")
+LENGTH_BYTES = _LENGTH.size
 PACKED = 1
 FRAGMENT = 2
 
@@ -48,6 +50,8 @@ UNCOUNTED = frozenset({Port.SNAPSHOT})  # the member's own words: nobody is told
 
 def pack(messages: Sequence[bytes], port: int = Port.APP, lead: bytes = b"") -> bytes:
     """Many messages as one body, behind whatever leads it."""
+    if len(messages) == 1:
+        return b"".join((lead, _SINGLE.pack(PACKED, port, 1, len(messages[0])), messages[0]))
     lengths = array("I", map(len, messages))
     return b"".join((lead, HEADER.pack(PACKED, port, len(messages)), _little_endian(lengths), *messages))
 
@@ -66,9 +70,9 @@ def port_of(body: bytes) -> int:
 def split(body: bytes) -> tuple[bytes, ...]:
     """The messages of a packed body that `flaw` found nothing wrong with."""
     _, _, count = HEADER.unpack_from(body)
-    if not count:
-        return ()
     payload_at = HEADER.size + LENGTH_BYTES * count
+    if count < 2:
+        return (bytes(body[payload_at:]),) if count else ()
     if (length := _uniform_length(body, count)) is not None:
         return _uniform_splitter(length, count).unpack_from(body, payload_at)
     payload = BytesIO(body)
@@ -101,10 +105,9 @@ def flaw(body: bytes, start: int = 0) -> str | None:
 
 
 def _flaw_of_ordered(body: bytes) -> str | None:
-    wrong = flaw_of_ordered(body)
-    if wrong is not None:
-        return wrong
-    start = inner_at(body)
+    start = flaw_of_ordered(body)
+    if isinstance(start, str):
+        return start
     if len(body) == start:
         return None
     return "an ordered body inside another" if body[start] == ORDERED else flaw(body, start)
@@ -114,7 +117,7 @@ def _flaw_of_packed(body: bytes, count: int, start: int) -> str | None:
     size, payload_at = len(body) - start, HEADER.size + LENGTH_BYTES * count
     if payload_at > size:
         return f"{count} lengths do not fit into {size} bytes"
-    length = _uniform_length(body, count, start)
+    length = _LENGTH.unpack_from(body, start + HEADER.size)[0] if count == 1 else _uniform_length(body, count, start)
     claimed = length * count if length is not None else sum(_lengths(body, count, start))
     if claimed != size - payload_at:
         return f"lengths add up to {claimed}, the payload has {size - payload_at} bytes"

@@ -32,7 +32,6 @@ from motet.wire.fields import (
     STATE_NEED,
     SUMMARY,
     TEXT,
-    TRIPLES,
     U16,
     U32,
     U64,
@@ -100,6 +99,7 @@ VERSION = 1
 HEADER = Struct("<2sBBIQQ")
 MAX_RANGES = 512
 _RANGE = Struct("<QQ")
+_TRIPLE = Struct("<QQQ")
 _SEQNO_LIMIT = 1 << 63  # leaves room for arithmetic far below the 64 bits on the wire
 
 
@@ -148,7 +148,7 @@ class _Kind:
 
     number: int
     fields: Struct
-    tail: str  # "none", "ranges" or "body"
+    tail: str  # "none", "ranges", "triples" or "body"
     seqnos_at: int  # the fields from here on are seqnos; those before are ids, where any value goes
     unpack: Callable[..., Frame]
     pack: Callable[..., tuple[int, ...]]
@@ -157,6 +157,7 @@ class _Kind:
 _TAIL_BYTES: dict[str, Callable[..., bytes]] = {
     "none": lambda frame: b"",
     "ranges": lambda frame: b"".join(_RANGE.pack(*span) for span in frame.ranges),
+    "triples": lambda frame: b"".join([_TRIPLE.pack(*run) for run in frame.runs]),
     "body": lambda frame: frame.body,
 }
 
@@ -210,6 +211,30 @@ _KINDS: dict[type[Frame], _Kind] = {
         lambda number, creator, *fields: OrderData(ViewId(number, creator), *fields),
         lambda f: (f.view.number, f.view.creator, f.id, f.settled, f.after),
     ),
+    Proposals: _Kind(
+        70,
+        _THREE_U64,
+        "triples",
+        3,
+        lambda number, creator, sender, runs: Proposals(ViewId(number, creator), runs, sender),
+        lambda f: (f.view.number, f.view.creator, f.sender),
+    ),
+    Progress: _Kind(
+        72,
+        _THREE_U64,
+        "none",
+        3,
+        lambda number, creator, position: Progress(ViewId(number, creator), position),
+        lambda f: (f.view.number, f.view.creator, f.position),
+    ),
+    Stable: _Kind(
+        73,
+        _THREE_U64,
+        "none",
+        3,
+        lambda number, creator, position: Stable(ViewId(number, creator), position),
+        lambda f: (f.view.number, f.view.creator, f.position),
+    ),
 }
 # Frames whose fields nest. Their numbers are of the same series.
 _RECORD = (optional(VIEW), listed(VIEW))
@@ -259,10 +284,7 @@ _CONTROL: dict[type[Frame], tuple[int, tuple[Field[Any], ...]]] = {
     StateRequest: (60, (VIEW_ID, U64, U16)),
     StateChunk: (61, (VIEW_ID, U64, FLAG, BYTES)),
     StateRefusal: (62, (VIEW_ID, TEXT)),
-    Proposals: (70, (VIEW_ID, TRIPLES, U64)),
     ProposalRequest: (71, (VIEW_ID, U64, U64)),
-    Progress: (72, (VIEW_ID, U64)),
-    Stable: (73, (VIEW_ID, U64)),
     OrderAck: (81, (VIEW_ID, U64, U64)),
     OrderSeq: (82, (VIEW_ID, U64, U64, U64, U32)),
     OrderSeqAck: (83, (VIEW_ID, U64)),
@@ -300,39 +322,49 @@ def encode_parts(group: int, source: int, destination: int, frame: Frame) -> tup
 
 
 def decode(group: int, datagram: bytes) -> Envelope | Rejection:
-    if len(datagram) < HEADER.size:
-        return Rejection(Reject.TOO_SHORT, f"{len(datagram)} bytes")
-    if len(datagram) > MAX_DATAGRAM_BYTES:
-        return Rejection(Reject.TOO_LONG, f"{len(datagram)} bytes")
+    size = len(datagram)
+    if not HEADER.size <= size <= MAX_DATAGRAM_BYTES:
+        return Rejection(Reject.TOO_SHORT if size < HEADER.size else Reject.TOO_LONG, f"{size} bytes")
     magic, version, number, its_group, source, destination = HEADER.unpack_from(datagram)
+    if magic != MAGIC or version != VERSION or its_group != group:
+        return _stranger(magic, version, its_group, group)
+    kind = _BY_NUMBER.get(number)
+    if kind is not None:
+        frame = _decode_frame(kind, datagram, size)
+    elif number in _CONTROL_BY_NUMBER:
+        frame = _decode_control(number, datagram)
+    else:
+        return Rejection(Reject.UNKNOWN_KIND, f"kind {number}")
+    return frame if type(frame) is Rejection else Envelope(source, destination, frame)  # type: ignore[arg-type]
+
+
+def _stranger(magic: bytes, version: int, its_group: int, group: int) -> Rejection:
     if magic != MAGIC:
         return Rejection(Reject.NOT_OURS, f"starts with {magic!r}")
     if version != VERSION:
         return Rejection(Reject.OTHER_VERSION, f"version {version}, this member speaks {VERSION}")
-    if its_group != group:
-        return Rejection(Reject.OTHER_GROUP, f"group {its_group:08x}, this member is in {group:08x}")
-    kind = _BY_NUMBER.get(number)
-    if kind is None and number not in _CONTROL_BY_NUMBER:
-        return Rejection(Reject.UNKNOWN_KIND, f"kind {number}")
-    frame = _decode_frame(kind, datagram) if kind is not None else _decode_control(number, datagram)
-    return frame if isinstance(frame, Rejection) else Envelope(source, destination, frame)
+    return Rejection(Reject.OTHER_GROUP, f"group {its_group:08x}, this member is in {group:08x}")
 
 
-def _decode_frame(kind: _Kind, datagram: bytes) -> Frame | Rejection:
+def _decode_frame(kind: _Kind, datagram: bytes, size: int) -> Frame | Rejection:
     end = HEADER.size + kind.fields.size
-    if len(datagram) < end:
-        return Rejection(Reject.TRUNCATED, f"{len(datagram)} bytes, kind {kind.number} needs {end}")
+    if size < end:
+        return Rejection(Reject.TRUNCATED, f"{size} bytes, kind {kind.number} needs {end}")
     fields = kind.fields.unpack_from(datagram, HEADER.size)
     if max(fields[kind.seqnos_at :], default=0) >= _SEQNO_LIMIT:
         return Rejection(Reject.BAD_FIELD, f"{max(fields[kind.seqnos_at :])} is beyond any seqno")
     if kind.number == _FLAGGED and fields[1] > 1:
         return Rejection(Reject.BAD_FIELD, f"a flag of {fields[1]}")
-    if kind.tail == "body":
-        return _with_body(kind, fields, _body_of(datagram, end))
+    if kind.tail == "body":  # a large one is not copied out of its datagram: it is a view of it, which reads like bytes
+        body = datagram[end:] if size < VIEWED_BYTES else memoryview(datagram)[end:]
+        wrong = flaw(body)
+        return Rejection(Reject.BAD_BODY, wrong) if wrong else kind.unpack(*fields, body)
     if kind.tail == "ranges":
         return _with_ranges(kind, fields, datagram[end:])
-    if len(datagram) > end:
-        return Rejection(Reject.TRAILING_BYTES, f"{len(datagram) - end} bytes")
+    if kind.tail == "triples":
+        return _with_triples(kind, fields, datagram[end:])
+    if size > end:
+        return Rejection(Reject.TRAILING_BYTES, f"{size - end} bytes")
     return kind.unpack(*fields)
 
 
@@ -346,14 +378,10 @@ def _decode_control(number: int, datagram: bytes) -> Frame | Rejection:
     return Rejection(Reject.TRAILING_BYTES, f"{reader.left} bytes") if reader.left else frame
 
 
-def _body_of(datagram: bytes, start: int) -> bytes:
-    """A large body is not copied out of its datagram: it is a view of it, which reads like bytes."""
-    return datagram[start:] if len(datagram) < VIEWED_BYTES else memoryview(datagram)[start:]
-
-
-def _with_body(kind: _Kind, fields: tuple[int, ...], body: bytes) -> Frame | Rejection:
-    wrong = flaw(body)
-    return Rejection(Reject.BAD_BODY, wrong) if wrong else kind.unpack(*fields, body)
+def _with_triples(kind: _Kind, fields: tuple[int, ...], tail: bytes) -> Frame | Rejection:
+    if len(tail) % _TRIPLE.size:
+        return Rejection(Reject.TRAILING_BYTES, f"{len(tail)} bytes of numbers, three at a time")
+    return kind.unpack(*fields, tuple(_TRIPLE.iter_unpack(tail)))
 
 
 def _with_ranges(kind: _Kind, fields: tuple[int, ...], tail: bytes) -> Frame | Rejection:

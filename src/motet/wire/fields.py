@@ -152,7 +152,6 @@ SUMMARY: Field[ViewSummary] = checked(
     U16,
 )
 PAIRS = flat_list("<QQ")
-TRIPLES = flat_list("<QQQ")
 QUADS = flat_list("<QQQQ")
 FINALS: Field[Finals] = listed(checked(lambda *three: three, lambda three: three, U64, U64, flat_list("<QI")))
 DECISION: Field[Decision] = checked(

@@ -5,18 +5,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
 from motet.core.effects import Frame
 from motet.core.identity import Address
+from motet.core.record import record
 from motet.core.view import NO_VIEW, Ballot, View, ViewId, ViewSummary
 
 Ranges = tuple[tuple[int, int], ...]  # (first, last), both included, ascending, disjoint
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class UnicastData(Frame):
     conn_id: int
     first: bool  # the first frame of its connection: a receiver without a window may open one
@@ -24,19 +24,19 @@ class UnicastData(Frame):
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class UnicastAck(Frame):
     conn_id: int
     seqno: int  # everything up to it was delivered
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class UnicastXmitRequest(Frame):
     conn_id: int
     ranges: Ranges
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class UnicastPurged(Frame):
     """The answer to a request for what was acked: a receiver that still misses it is out of step."""
 
@@ -44,30 +44,30 @@ class UnicastPurged(Frame):
     low: int  # everything up to it was acked
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Close(Frame):
     conn_id: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Sync(Frame):
     conn_id: int  # the one that the receiver saw, or holds, and cannot go on with
     sync_id: int  # names this attempt; the answer repeats it, so that a late answer to an earlier one is recognised
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SyncOk(Frame):
     conn_id: int  # the new one
     sync_id: int
     low: int  # the sender's highest acked seqno
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SyncAck(Frame):
     conn_id: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MulticastData(Frame):
     sender: int  # differs from the datagram's source when a survivor hands on what a crashed sender sent
     seqno: int
@@ -76,18 +76,18 @@ class MulticastData(Frame):
     view: int = 0  # names the view that it was sent in: in another one it is not delivered, nor is `stable` believed
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MulticastAck(Frame):
     seqno: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MulticastXmitRequest(Frame):
     sender: int
     ranges: Ranges
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Highest(Frame):
     """The tail notice: "this is the highest I sent, and this much of it is stable"."""
 
@@ -96,7 +96,7 @@ class Highest(Frame):
     view: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Purged(Frame):
     """The answer to a request for what is gone."""
 
@@ -104,19 +104,19 @@ class Purged(Frame):
     low: int  # everything up to it is purged
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Heartbeat(Frame):
     """A sign of life, and the view that its sender is in."""
 
     view: ViewId = NO_VIEW
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AreYouAlive(Frame):
     """A question to one who was silent for too long, before anybody acts on it."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class IAmAlive(Frame):
     view: ViewId = NO_VIEW
 
@@ -141,7 +141,7 @@ class StateNeed(IntEnum):
     LACKING = 2  # it came in and is still getting it
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Decision:
     """How a view ends and what comes after it. Not a frame of its own; several carry it."""
 
@@ -156,7 +156,7 @@ class Decision:
     finals: Finals = ()  # of the ordered frames of the view that ends: what any participant knew
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Prepare(Frame):
     """The acting coordinator begins to end a view."""
 
@@ -166,7 +166,7 @@ class Prepare(Frame):
     voids: bool = False  # what its sender planned before in this view was installed by nobody, and will not be
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Prepared(Frame):
     """A participant's own state, and nothing that it heard of others."""
 
@@ -185,7 +185,7 @@ class Prepared(Frame):
     is_whole: bool = True  # it has what it should keep of that log, and the state that goes with it
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CutTo(Frame):
     view: ViewId
     ballot: Ballot
@@ -194,7 +194,7 @@ class CutTo(Frame):
     attempts: tuple[View, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Ready(Frame):
     """The cut is held, and the attempt is recorded."""
 
@@ -204,19 +204,19 @@ class Ready(Frame):
     producers: Pairs = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Commit(Frame):
     view: ViewId
     ballot: Ballot
     decision: Decision
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Installed(Frame):
     view: ViewId
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Abort(Frame):
     """The proposer of this ballot will never commit it."""
 
@@ -225,7 +225,7 @@ class Abort(Frame):
     is_off: bool  # nobody can have installed what was planned; otherwise another part of a merge may have
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Nack(Frame):
     """A later ballot was promised, or: how did this view end?"""
 
@@ -234,14 +234,14 @@ class Nack(Frame):
     promised: Ballot
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LeaveRequest(Frame):
     """A member asks the coordinator to let it go."""
 
     view: ViewId
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Suspicion(Frame):
     """A member cannot hear others of its view; the coordinator, which may hear them, is told."""
 
@@ -250,7 +250,7 @@ class Suspicion(Frame):
     suspects: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Hello(Frame):
     """To an endpoint, whoever lives there: who I am and what view I am in; and you?"""
 
@@ -259,14 +259,14 @@ class Hello(Frame):
     nonce: int  # the answer repeats it, so that it proves that both directions work now
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HelloBack(Frame):
     sender: Address
     view: ViewSummary
     nonce: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MergeRequest(Frame):
     """The merge leader asks a coordinator to prepare its part. A merge is named like a ballot: round and leader."""
 
@@ -274,7 +274,7 @@ class MergeRequest(Frame):
     view: ViewId  # the leader's
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MergeRefusal(Frame):
     """This part does not take part now. Never by silence."""
 
@@ -282,7 +282,7 @@ class MergeRefusal(Frame):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MergeResponse(Frame):
     """The aggregated answers of one part."""
 
@@ -302,7 +302,7 @@ class MergeResponse(Frame):
     is_whole: bool = True  # one of those who go on has all of the log and the state; the others may still fetch it
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MergeView(Frame):
     """What all parts are to install."""
 
@@ -316,7 +316,7 @@ class MergeView(Frame):
     attempts: tuple[View, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MergeReady(Frame):
     """All members of this part hold their cut and have recorded the attempt."""
 
@@ -325,7 +325,7 @@ class MergeReady(Frame):
     producers: Pairs = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MergeCommit(Frame):
     """All parts are ready: install it."""
 
@@ -335,13 +335,13 @@ class MergeCommit(Frame):
     producers: Pairs = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MergeCancel(Frame):
     merge: Ballot
     is_off: bool  # no part was told to install it
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StateRequest(Frame):
     """One who came in asks for the application's state as it was when this view began."""
 
@@ -350,7 +350,7 @@ class StateRequest(Frame):
     count: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StateChunk(Frame):
     view: ViewId
     index: int
@@ -358,7 +358,7 @@ class StateChunk(Frame):
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StateRefusal(Frame):
     """The provider's application could not give its state."""
 
@@ -369,7 +369,7 @@ class StateRefusal(Frame):
 Triples = tuple[tuple[int, int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Proposals(Frame):
     """One member's proposals for many frames of one sender (the seed's AckMessage, gathered)."""
 
@@ -378,7 +378,7 @@ class Proposals(Frame):
     sender: int = 0  # whose frames, where all are told; 0: those of the one it is sent to
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProposalRequest(Frame):
     """A sender still waits for these."""
 
@@ -387,7 +387,7 @@ class ProposalRequest(Frame):
     last: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Progress(Frame):
     """How far its sender has delivered the log; to the coordinator."""
 
@@ -395,7 +395,7 @@ class Progress(Frame):
     position: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Stable(Frame):
     """Every member of the view has delivered the log up to here."""
 
@@ -403,7 +403,7 @@ class Stable(Frame):
     position: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OrderData(Frame):
     """The seed's DataMessage on a datagram of its own; its sender is the datagram's source."""
 
@@ -414,7 +414,7 @@ class OrderData(Frame):
     body: bytes  # an ordered one, without numbers
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OrderAck(Frame):
     """The seed's AckMessage: this frame of yours is here, and this is the number that I propose for it."""
 
@@ -423,7 +423,7 @@ class OrderAck(Frame):
     number: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OrderSeq(Frame):
     """The seed's SeqMessage: the final number of a frame of mine."""
 
@@ -434,7 +434,7 @@ class OrderSeq(Frame):
     proposer: int  # rank in the view
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OrderSeqAck(Frame):
     """The seed's SeqAckMessage."""
 

@@ -26,6 +26,10 @@ VIEWED_BYTES = 4_096  # what is larger is not copied out of what it came in, but
 _TO_BE_ORDERED = 1
 _TAGGED = 2
 _PROPOSED = 4
+_NUMBERS_AT = [  # by flags
+    HEADER.size + (TAG.size if flags & _TAGGED else 0) + (PROPOSAL.size if flags & _PROPOSED else 0)
+    for flags in range((_TO_BE_ORDERED | _TAGGED | _PROPOSED) + 1)
+]
 
 
 class Number(NamedTuple):
@@ -82,7 +86,7 @@ def lead(
 def unseal(body: bytes) -> Ordered:
     """Take apart what `flaw` found nothing wrong with."""
     _, flags, count, first, sent_at = HEADER.unpack_from(body)
-    start = _numbers_at(flags)
+    start = _NUMBERS_AT[flags]
     end = start + count * NUMBER.size
     numbers = tuple(Number(*pair) for pair in NUMBER.iter_unpack(body[start:end])) if count else ()
     tag = Tag(*TAG.unpack_from(body, HEADER.size)) if flags & _TAGGED else None
@@ -91,30 +95,26 @@ def unseal(body: bytes) -> Ordered:
     return Ordered(first, numbers, bool(flags & _TO_BE_ORDERED), inner, sent_at, tag, proposed)
 
 
-def _numbers_at(flags: int) -> int:
-    return HEADER.size + (TAG.size if flags & _TAGGED else 0) + (PROPOSAL.size if flags & _PROPOSED else 0)
-
-
-def flaw_of_ordered(body: bytes) -> str | None:
-    """Why these bytes are no ordered body; the inner one is the caller's to judge."""
+def flaw_of_ordered(body: bytes) -> str | int:
+    """Why these bytes are no ordered body; or where the inner one begins, which is the caller's to judge."""
     if len(body) < HEADER.size:
         return f"{len(body)} bytes are too short for an ordered body"
     _, flags, count, _, _ = HEADER.unpack_from(body)
-    if flags > _TO_BE_ORDERED | _TAGGED | _PROPOSED or (flags and not flags & _TO_BE_ORDERED):
+    if flags >= len(_NUMBERS_AT) or (flags and not flags & _TO_BE_ORDERED):
         return f"flags of {flags}"
-    end = _numbers_at(flags) + count * NUMBER.size
+    end = _NUMBERS_AT[flags] + count * NUMBER.size
     if end > len(body):
         return f"{count} numbers do not fit into {len(body)} bytes"
     has_inner = len(body) > end
     if flags and not has_inner:
         return "nothing to be ordered"
-    return None if has_inner or count else "an ordered body that says nothing"
+    return end if has_inner or count else "an ordered body that says nothing"
 
 
 def inner_at(body: bytes) -> int:
     """Where the inner body begins."""
     _, flags, count, _, _ = HEADER.unpack_from(body)
-    return int(_numbers_at(flags) + count * NUMBER.size)
+    return int(_NUMBERS_AT[flags] + count * NUMBER.size)
 
 
 def inner_of(body: bytes) -> bytes:

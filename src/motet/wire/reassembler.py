@@ -29,12 +29,15 @@ class Reassembler:
         Where the stream was moved ahead, what was begun before has no end, and must not be joined to another's. Where
         it was moved back into an unfinished message, the pieces that we have are not taken again.
         """
-        if first > self._next:
-            self._abandon()
-        elif self._chunks:
-            bodies = bodies[self._next - first :]
-            first = self._next
+        if self._chunks:
+            if first > self._next:
+                self._abandon()
+            else:
+                bodies = bodies[self._next - first :]
+                first = self._next
         self._next = first + len(bodies)
+        if not self._chunks and len(bodies) == 1 and len(bodies[0]) <= EAGER_BYTES and bodies[0][0] == PACKED:
+            return split(bodies[0])
         if not self._chunks and sum(map(len, bodies)) > EAGER_BYTES and all(body[0] == PACKED for body in bodies):
             return Messages(bodies)
         return self.feed(bodies[0]) if len(bodies) == 1 else tuple(chain.from_iterable(map(self.feed, bodies)))
