@@ -130,20 +130,20 @@ class Group:
         `order="total"`: all deliver it at the same place of one log; without a primary view it waits, or raises
         `NotPrimaryError` with `wait=False`. `order="fifo"`: in the order of this sender, in any view.
         """
-        stream = self._streams.get(order)
-        is_plain = type(payload) is bytes and len(payload) < MOST_BYTES and self._end is None
-        if stream is None or key is not None or not wait or not is_plain or stream[1].outstanding > LANE_BYTES:
+        if type(payload) is not bytes or len(payload) >= MOST_BYTES or key is not None or not wait:
             return await self.multicast_many((payload,), order=order, keys=None if key is None else (key,), wait=wait)
-        lane_key, lane = stream
-        size = len(payload) + MESSAGE_OVERHEAD
-        lane.outstanding += size
         gathering = self._gathering
-        if gathering.lane is lane_key and gathering.size < MOST_BYTES:  # as `add` does; this is done for every message
-            gathering.messages.append(payload)
-            gathering.size += size
-        else:
-            gathering.add(lane_key, payload, size)
-        return self._ledger.issue(1) if order == "total" else self._ledger.unordered
+        if gathering.stream is order:  # a message that follows another one: little may be done for each of them
+            gathering.put(payload)
+            gathering.room -= len(payload) + MESSAGE_OVERHEAD
+            if gathering.room < 0:
+                gathering.flush()
+            return self._ledger.unordered if order == "fifo" else self._ledger.issue(1)
+        stream = self._streams.get(order)
+        if stream is None or self._end is not None or stream[1].outstanding > LANE_BYTES:
+            return await self.multicast_many((payload,), order=order)
+        gathering.add(order, *stream, payload)
+        return self._ledger.unordered if order == "fifo" else self._ledger.issue(1)
 
     async def multicast_many(
         self,
@@ -192,15 +192,20 @@ class Group:
 
     async def send(self, to: Address, payload: bytes) -> None:
         """To one member, reliably and in order. Waits for window space only."""
-        is_plain = type(payload) is bytes and len(payload) < MOST_BYTES and self._end is None
-        if type(to) is not Address or not is_plain:
+        is_plain = type(payload) is bytes and len(payload) < MOST_BYTES
+        gathering = self._gathering
+        if is_plain and gathering.stream is to:  # as in `multicast`
+            gathering.put(payload)
+            gathering.room -= len(payload) + MESSAGE_OVERHEAD
+            if gathering.room < 0:
+                gathering.flush()
+            return None
+        if type(to) is not Address or not is_plain or self._end is not None:
             return await self.send_many(to, (payload,))
-        lane_key, lane = self._lanes.direct(to)
+        lane = self._lanes.at((Channel.UNICAST, to))
         if lane.outstanding > LANE_BYTES:
             return await self.send_many(to, (payload,))
-        size = len(payload) + MESSAGE_OVERHEAD
-        lane.outstanding += size
-        self._gathering.add(lane_key, payload, size)
+        gathering.add(to, (Channel.UNICAST, to), lane, payload)
         return None
 
     async def send_many(self, to: Address, payloads: Sequence[bytes]) -> None:
@@ -550,6 +555,7 @@ class Group:
         self._end = error
         if not self._left.done():
             self._left.set_result(None)
+        self._gathering.drop()
         self._ledger.close(error)
         self._lanes.close()
         waiting: list[asyncio.Future[Any]] = [future for _, future in self._view_waiters]

@@ -36,7 +36,6 @@ class Lanes:
     def __init__(self, check_open: Callable[[], None]) -> None:
         self._check_open = check_open
         self._lanes: dict[LaneKey, Lane] = {}
-        self._direct: tuple[Address, LaneKey, Lane] | None = None  # the one used last
 
     async def space(self, key: LaneKey) -> Lane:
         """The lane, as soon as it has space."""
@@ -53,13 +52,6 @@ class Lanes:
     def at(self, key: LaneKey) -> Lane:
         return self._lanes.setdefault(key, Lane())
 
-    def direct(self, to: Address) -> tuple[LaneKey, Lane]:
-        """To one member; mostly that is the same one as before."""
-        if self._direct is None or self._direct[0] is not to:
-            key = (Channel.UNICAST, to)
-            self._direct = (to, key, self.at(key))
-        return self._direct[1:]
-
     def freed(self, effect: Freed) -> None:
         lane = self._lanes.get(effect.lane)
         if lane is None:
@@ -71,7 +63,6 @@ class Lanes:
         lane = self._lanes.pop((Channel.UNICAST, member), None)
         if lane is not None:
             lane.free(lane.outstanding)
-        self._direct = None
 
     def close(self) -> None:
         for lane in self._lanes.values():

@@ -13,16 +13,16 @@ from motet.ordering import AppendRepeated
 class Receipt:
     """Of one ordered multicast, which may be many messages. Nothing is kept for those who never ask."""
 
-    __slots__ = ("_error", "_ledger", "_seen", "_waiters", "count", "last", "position")
+    position: int | None = None  # of the last message in the log, once it was delivered here
+    _error: Exception | None = None
+    _seen = 0  # rollbacks that came before it was delivered
+    _waiters: list[asyncio.Future[None]] | None = None
 
     def __init__(self, ledger: Ledger, last: int, count: int) -> None:
+        """Set as little as possible: there is one for every message, and few are ever asked."""
         self._ledger = ledger
-        self._error: Exception | None = None
-        self._seen = 0  # rollbacks that came before it was delivered
-        self._waiters: list[asyncio.Future[None]] | None = None
         self.last = last  # number of the last message among all that this member sent in order
         self.count = count
-        self.position: int | None = None  # of the last message in the log, once it was delivered here
 
     @property
     def is_delivered(self) -> bool:
