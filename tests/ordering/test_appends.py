@@ -15,9 +15,9 @@ from motet.wire.body import pack
 from motet.wire.frames import LogEnd
 from motet.wire.ordered import Number, Tag, lead, seal, unseal
 from tests.ordering.alone import START, V2, A, B, C, answer, body, calm, data, hear_ourselves, machine, seq
-from tests.ordering.world import OrderedWorld
+from tests.ordering.world import CARRIERS, OrderedWorld
 
-both_carriers = pytest.mark.parametrize("carrier", ["window", "continuous"], indirect=True)
+all_carriers = pytest.mark.parametrize("carrier", CARRIERS, indirect=True)
 
 
 @pytest.fixture(autouse=True)
@@ -147,7 +147,7 @@ class TestDelivery:
 
 
 class TestThroughMembers:
-    @both_carriers
+    @all_carriers
     def test_failover_of_a_producer(self) -> None:
         """It is not sure whether its append got through, and sends it again through another member."""
         world = OrderedWorld()
@@ -160,7 +160,7 @@ class TestThroughMembers:
         repeated = [name for name in "ABC" if world[name].saw(AppendRepeated)]
         assert len(repeated) == 2
 
-    @both_carriers
+    @all_carriers
     def test_the_member_is_cut_off_and_comes_back_with_the_append(self) -> None:
         world = OrderedWorld("AC")
         world.gather(*"ABC")
@@ -176,7 +176,7 @@ class TestThroughMembers:
         assert world["C"].saw(AppendRepeated) == [AppendRepeated(7, 1, 1)]
         assert world["A"].ordered == ["x", "y"]
 
-    @both_carriers
+    @all_carriers
     def test_a_joiner_drops_what_the_others_drop(self) -> None:
         world = OrderedWorld()
         world.gather(*"AB")

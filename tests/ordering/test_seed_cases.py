@@ -12,9 +12,9 @@ from motet.core.effects import Frame
 from motet.ordering import RolledBack
 from motet.wire.frames import OrderAck, OrderData, OrderSeqAck, Proposals
 from tests.membership.world import Flight
-from tests.ordering.world import OrderedWorld, patient, sealed_in
+from tests.ordering.world import CARRIERS, OrderedWorld, patient, sealed_in
 
-pytestmark = pytest.mark.parametrize("carrier", ["window", "continuous"], indirect=True)
+pytestmark = pytest.mark.parametrize("carrier", CARRIERS, indirect=True)
 ACKS: tuple[type[Frame], ...] = (Proposals, OrderAck, OrderSeqAck)
 
 
@@ -134,4 +134,5 @@ def test_the_frames_are_those_of_the_carrier(carrier: str) -> None:
     seen = world.watch(Proposals, OrderData, OrderAck)
     world.order("A", "a")
     world.finish("ABCD", 1)
-    assert {type(flight.frame) for flight in seen} == ({Proposals} if carrier == "window" else {OrderData, OrderAck})
+    expected = {OrderData, OrderAck} if carrier == "continuous" else {Proposals}
+    assert {type(flight.frame) for flight in seen} == expected

@@ -33,6 +33,16 @@ def patient() -> MembershipConfig:
     return replace(MembershipConfig.lan(), detector=LONG)
 
 
+CARRIERS = ("window", "early", "continuous")
+
+
+def carried_by(carrier: str, ordering: OrderingConfig) -> OrderingConfig:
+    """`early`: the window carrier, where all are told what anybody proposes."""
+    if carrier == "early":
+        return replace(ordering, carrier="window", early_members=64)
+    return replace(ordering, carrier=carrier)
+
+
 def sealed_in(flight: Flight) -> Ordered | None:
     """What total order put into this datagram, if anything."""
     frame = flight.frame
@@ -132,7 +142,7 @@ class OrderedWorld(World):
         super().__init__(
             seeds, membership=membership, capacity=capacity, frame_bytes=frame_bytes, wants_state=wants_state
         )
-        self.config = replace(self.config, ordering=replace(ordering or OrderingConfig(), carrier=self.carrier))
+        self.config = replace(self.config, ordering=carried_by(self.carrier, ordering or OrderingConfig()))
         self.agreed: Log = {}
         self.ways: dict[tuple[ViewId, ViewId], list[tuple[int, str]]] = {}
         self.asked: dict[Address, list[str]] = {}  # what each life was asked to order

@@ -14,6 +14,7 @@ import pytest
 from motet.core.effects import Effect
 from motet.core.view import View
 from motet.ordering.continuous_carrier import ContinuousCarrier
+from motet.ordering.early import EarlyNumbers
 from motet.ordering.holdback import HoldBackQueue, Pending
 from motet.ordering.isis import Isis
 from motet.ordering.log import Log
@@ -21,9 +22,10 @@ from motet.ordering.machine import TotalOrder
 from motet.ordering.outbox import Outbox
 from motet.ordering.producers import Producers
 from motet.ordering.stability import Stability
+from motet.ordering.window_carrier import WindowCarrier
 from motet.sim.runner import run_seed
 from motet.wire.frames import LogEnd, OrderAck
-from motet.wire.ordered import Number
+from motet.wire.ordered import Number, Tag
 
 SEEDS = range(500)
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -163,6 +165,45 @@ def the_rest_of_a_view_is_delivered_as_it_came(patch: pytest.MonkeyPatch) -> Non
     patch.setattr(HoldBackQueue, "drain", drain)
 
 
+def early_numbers_are_forgotten_at_the_flush(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(EarlyNumbers, "finals", lambda self, members: ())
+
+
+def a_frozen_view_goes_on_deciding_early(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(WindowCarrier, "freeze", lambda self: None)
+
+
+def early_numbers_do_not_wait_for_the_last_proposal(patch: pytest.MonkeyPatch) -> None:
+    original = EarlyNumbers.decide
+
+    def decide(self: EarlyNumbers) -> None:
+        for sender in self._senders:
+            for proposed in sender.heard.values():
+                if proposed.by.bit_count() == len(self._senders) - 1:
+                    proposed.by = self._all
+        original(self)
+
+    patch.setattr(EarlyNumbers, "decide", decide)
+
+
+def what_was_delivered_early_is_not_proposed_again(patch: pytest.MonkeyPatch) -> None:
+    """As it was at first: the sender had lost our proposal, and nobody could tell it."""
+    patch.setattr(EarlyNumbers, "proposed", lambda self, rank, frame_id: None)
+
+
+def a_frame_of_ours_is_told_of_before_it_is_in_our_queue(patch: pytest.MonkeyPatch) -> None:
+    original = WindowCarrier._lead
+
+    def lead(self: WindowCarrier, sent_at: int, tag: Tag | None) -> bytes:
+        self._isis.clock -= 1  # as one would guess it before the last frame that came
+        try:
+            return original(self, sent_at, tag)
+        finally:
+            self._isis.clock += 1
+
+    patch.setattr(WindowCarrier, "_lead", lead)
+
+
 CAUGHT: dict[Plant, int] = {
     equal_numbers_are_ordered_as_they_came: 163,
     the_smallest_proposal_is_final: 163,
@@ -180,6 +221,11 @@ CAUGHT: dict[Plant, int] = {
     those_who_come_in_stay_where_they_are: 163,
     what_was_under_way_is_lost_with_the_view: 157,
     the_rest_of_a_view_is_delivered_as_it_came: 40,
+    early_numbers_are_forgotten_at_the_flush: 42,
+    a_frozen_view_goes_on_deciding_early: 41,
+    early_numbers_do_not_wait_for_the_last_proposal: 3,
+    what_was_delivered_early_is_not_proposed_again: 133,
+    a_frame_of_ours_is_told_of_before_it_is_in_our_queue: 0,
 }
 
 

@@ -31,10 +31,10 @@ from motet.wire.codec import encode, group_id
 from motet.wire.frames import Commit, MulticastData, Prepared, Progress, ProposalRequest, Proposals, Stable, UnicastData
 from motet.wire.ordered import ORDERED, Number, seal
 from tests.membership.world import GROUP, Flight
-from tests.ordering.world import OrderedWorld, failures, patient, refused, sealed_in
+from tests.ordering.world import CARRIERS, OrderedWorld, failures, patient, refused, sealed_in
 
 TEXTS = [f"t{number}" for number in range(1, 6)]
-both_carriers = pytest.mark.parametrize("carrier", ["window", "continuous"], indirect=True)
+all_carriers = pytest.mark.parametrize("carrier", CARRIERS, indirect=True)
 
 
 @pytest.fixture(autouse=True)
@@ -174,7 +174,7 @@ class TestEqualFinalNumbers:
 
 
 class TestLossAndDelay:
-    @both_carriers
+    @all_carriers
     @pytest.mark.parametrize("loss", [0.25, 0.5])
     def test_drop_25_and_50_percent_of_all_datagrams(self, loss: float) -> None:
         world = OrderedWorld(membership=patient(), frame_bytes=1_400)
@@ -189,7 +189,7 @@ class TestLossAndDelay:
         assert world["A"].members == "ABC"
         assert not world["A"].saw(RolledBack)
 
-    @both_carriers
+    @all_carriers
     def test_drop_a_quarter_while_members_are_suspected_and_merged_again(self) -> None:
         """With the usual patience the view may change at any time; those who come back get the state."""
         world = OrderedWorld("ABC", wants_state=True, frame_bytes=1_400)
@@ -204,7 +204,7 @@ class TestLossAndDelay:
         assert world["A"].ordered == world["B"].ordered == world["C"].ordered
         assert len(world["A"].ordered) > 50
 
-    @both_carriers
+    @all_carriers
     def test_half_of_all_proposals_take_two_seconds(self) -> None:
         """The seed's "acks". Whoever misses them asks, so most need not wait for so long."""
         world = OrderedWorld(membership=patient())
@@ -228,7 +228,7 @@ class TestLossAndDelay:
         world.order("B", "b1")
         assert 1.9 < world.finish("ABC", 6, limit=10) < 2.2
 
-    @both_carriers
+    @all_carriers
     @pytest.mark.parametrize("kind", [Proposals, ProposalRequest, Progress, Stable])
     def test_some_frames_of_one_kind_are_lost(self, kind: type) -> None:
         world = OrderedWorld(membership=patient())
@@ -270,7 +270,7 @@ class TestAProposerCrashes:
         world.finish("AB", 6)
         assert world["A"].ordered == world["B"].ordered == [*TEXTS, "b1"]
 
-    @both_carriers
+    @all_carriers
     def test_before_it_proposed_for_some(self) -> None:
         world = OrderedWorld()
         world.gather(*"ABC")
@@ -282,7 +282,7 @@ class TestAProposerCrashes:
         world.finish("AB", 5)
         assert world["A"].ordered == world["B"].ordered == TEXTS
 
-    @both_carriers
+    @all_carriers
     def test_the_coordinator_is_the_one(self) -> None:
         world = OrderedWorld("ABC")
         world.gather(*"ABC")
@@ -293,7 +293,7 @@ class TestAProposerCrashes:
         world.finish("BC", 6)
         assert world["B"].ordered == world["C"].ordered
 
-    @both_carriers
+    @all_carriers
     def test_one_that_stands_still_blocks_the_others_only_until_it_is_suspected(self) -> None:
         world = OrderedWorld()
         world.gather(*"ABC")
@@ -310,7 +310,7 @@ class TestAProposerCrashes:
 
 
 class TestFifoAcrossAFlush:
-    @both_carriers
+    @all_carriers
     @pytest.mark.parametrize("window", [1, 3, 64])
     def test_in_which_a_proposal_is_discarded(self, window: int) -> None:
         """C's word counted for some frames only; the flush decides without it, and nobody's messages change places."""
@@ -333,7 +333,7 @@ class TestFifoAcrossAFlush:
         ours = [text for text in log if text[0] in "aAxy"]
         assert ours == [*numbered("a", 5), *numbered("A", 10), *numbered("x", 5), *numbered("y", 5)]
 
-    @both_carriers
+    @all_carriers
     def test_while_members_come_and_go(self) -> None:
         world = OrderedWorld("AB", wants_state=True)
         world.gather(*"ABC")
@@ -353,7 +353,7 @@ class TestFifoAcrossAFlush:
             assert [text for text in world[name].ordered if text.startswith(name)] == world.asked[world[name].address]
         assert world["D"].ordered == world["A"].ordered == world["B"].ordered
 
-    @both_carriers
+    @all_carriers
     def test_a_large_message_that_a_flush_interrupts_is_delivered_once_and_whole(self) -> None:
         world = OrderedWorld(frame_bytes=400, ordering=OrderingConfig(window=2))
         world.gather(*"ABC")
@@ -390,7 +390,7 @@ class TestAJoinerArrives:
         assert sorted(world["C"].positions) == [1_004, 1_005]
         assert world["A"].ordered == [*numbered("before", 3), *numbered("a", 1_000), *world["C"].ordered]
 
-    @both_carriers
+    @all_carriers
     def test_while_all_are_sending_and_with_the_state_it_has_the_whole_log(self) -> None:
         world = OrderedWorld(wants_state=True)
         world.gather(*"AB")
@@ -404,7 +404,7 @@ class TestAJoinerArrives:
         assert world["C"].ordered == world["A"].ordered == world["B"].ordered
         assert len(world["C"].ordered) == sum(map(len, world.asked.values()))
 
-    @both_carriers
+    @all_carriers
     def test_what_was_stable_before_is_stable_at_the_joiner_too(self) -> None:
         world = OrderedWorld()
         world.gather(*"AB")
@@ -431,7 +431,7 @@ class TestPartition:
         world.split("ABC", "DE")
         return world
 
-    @both_carriers
+    @all_carriers
     def test_both_sides_send_and_only_the_majority_grows_the_log(self) -> None:
         world = self.parted()
         position = world["D"].order.position
@@ -452,7 +452,7 @@ class TestPartition:
         for texts in waiting.values():
             assert set(texts) <= set(world["A"].ordered)
 
-    @both_carriers
+    @all_carriers
     def test_what_was_under_way_in_the_minority_failed_or_is_in_the_log(self) -> None:
         world = self.parted()
         world.heal()
@@ -490,7 +490,7 @@ class TestPartition:
         assert not world["A"].saw(RolledBack)
         assert all(world[name].ordered == world["A"].ordered for name in "BCDE")
 
-    @both_carriers
+    @all_carriers
     def test_plain_messages_go_on_on_both_sides(self) -> None:
         world = self.parted()
         world.multicast("D", "plain-d")
@@ -520,7 +520,7 @@ class TestPartition:
         assert world["C"].positions == world["D"].positions == {}
         assert failures(world["C"]) == [(1, 2, SendFailedError)]
 
-    @both_carriers
+    @all_carriers
     def test_one_that_is_alone_waits_and_is_told_why(self) -> None:
         world = OrderedWorld("AB")
         world.start("B")
@@ -552,7 +552,7 @@ class TestOneStream:
                 assert world[name].got(sender) == world.sent(sender)
         assert any(lifted) == (capacity == 4)  # where plain frames wait for space, numbers ride on them
 
-    @both_carriers
+    @all_carriers
     def test_across_a_flush(self) -> None:
         world = OrderedWorld()
         world.gather(*"ABC")
@@ -568,7 +568,7 @@ class TestOneStream:
         assert world["A"].ordered == world["B"].ordered
         assert len(world["A"].ordered) == sum(map(len, world.asked.values()))
 
-    @both_carriers
+    @all_carriers
     @pytest.mark.parametrize("frame_bytes", [256, 300, 1_400])
     def test_large_messages_of_both_kinds_in_small_frames(self, frame_bytes: int) -> None:
         world = OrderedWorld(frame_bytes=frame_bytes, membership=patient())
@@ -585,7 +585,7 @@ class TestOneStream:
         for sender in "AB":
             assert world["A"].got(sender) == world["B"].got(sender) == world.sent(sender)
 
-    @both_carriers
+    @all_carriers
     def test_neither_starves_the_other(self) -> None:
         world = OrderedWorld(capacity=4, frame_bytes=400)
         world.gather(*"AB")
@@ -598,7 +598,7 @@ class TestOneStream:
 
 
 class TestHolding:
-    @both_carriers
+    @all_carriers
     def test_an_application_that_takes_nothing_gets_all_in_order_later(self) -> None:
         world = OrderedWorld()
         world.gather(*"ABC")
@@ -612,7 +612,7 @@ class TestHolding:
         world.finish("ABC", 6)
         assert world["A"].ordered == world["B"].ordered == world["C"].ordered
 
-    @both_carriers
+    @pytest.mark.parametrize("carrier", ["window", "continuous"], indirect=True)  # early numbers do not leave the time
     def test_nothing_is_stable_that_one_has_not_delivered(self) -> None:
         world = OrderedWorld()
         world.gather(*"ABC")
@@ -625,7 +625,7 @@ class TestHolding:
         world.release("C")
         world.finish("ABC", 1)
 
-    @both_carriers
+    @all_carriers
     def test_whoever_waits_for_others_does_not_tell_them_again_and_again(self) -> None:
         """`progress_ns`: how often members tell how far they are, while that changes."""
         world = OrderedWorld(membership=patient())
@@ -639,7 +639,7 @@ class TestHolding:
 
 
 class TestLeaving:
-    @both_carriers
+    @all_carriers
     def test_what_is_under_way_is_ordered_and_what_waits_fails(self) -> None:
         world = OrderedWorld(ordering=OrderingConfig(window=2))
         world.gather(*"ABC")
@@ -650,7 +650,7 @@ class TestLeaving:
         assert failures(world["B"]) == [(3, 5, LeftGroupError)]
         assert world["B"].ordered == world["A"].ordered == world["C"].ordered == TEXTS[:2]
 
-    @both_carriers
+    @all_carriers
     def test_the_last_member(self) -> None:
         world = OrderedWorld()
         world.gather("A")
@@ -660,7 +660,7 @@ class TestLeaving:
         assert world["A"].ordered == TEXTS
         assert failures(world["A"]) == []
 
-    @both_carriers
+    @all_carriers
     def test_nothing_is_accepted_any_more(self) -> None:
         world = OrderedWorld()
         world.gather(*"AB")
@@ -670,7 +670,7 @@ class TestLeaving:
 
 
 class TestWhatTheApplicationIsTold:
-    @both_carriers
+    @all_carriers
     def test_a_member_without_total_order_says_so(self) -> None:
         world = OrderedWorld()
         config = MemberConfig(membership=world.membership)
@@ -678,12 +678,12 @@ class TestWhatTheApplicationIsTold:
         with pytest.raises(MisuseError, match="give its MemberConfig an OrderingConfig"):
             world["A"].member.multicast_ordered([b"a"], world.now)
 
-    @both_carriers
+    @all_carriers
     def test_total_order_needs_membership(self) -> None:
         with pytest.raises(ConfigError, match="total order needs membership"):
             MemberConfig(ordering=OrderingConfig())
 
-    @both_carriers
+    @all_carriers
     def test_a_message_that_is_too_large_is_refused_whole(self) -> None:
         world = OrderedWorld()
         world.gather("A")
@@ -691,7 +691,7 @@ class TestWhatTheApplicationIsTold:
             world["A"].member.multicast_ordered([b"a", bytes(MAX_MESSAGE_BYTES + 1)], world.now)
         assert world["A"].order.accepted == 0
 
-    @both_carriers
+    @all_carriers
     def test_a_full_backlog_is_refused_and_opens_again(self) -> None:
         world = OrderedWorld("AB", ordering=OrderingConfig(backlog_bytes=1_000))
         world.start("B")
@@ -703,7 +703,7 @@ class TestWhatTheApplicationIsTold:
         world.order("B", "z")
         world.finish("AB", 2)
 
-    @both_carriers
+    @all_carriers
     def test_whoever_was_refused_hears_when_to_go_on(self) -> None:
         """BacklogFullError says: wait for Admitted before sending more."""
         world = OrderedWorld(ordering=OrderingConfig(window=1))
@@ -714,7 +714,7 @@ class TestWhatTheApplicationIsTold:
         assert admitted, "nobody says that messages of the ordered channel have left the backlog"
         assert admitted[-1] == Admitted(Channel.TOTAL, None, 5)
 
-    @both_carriers
+    @all_carriers
     def test_not_primary_is_raised_only_if_one_does_not_want_to_wait(self) -> None:
         world = OrderedWorld("AB")
         world.start("B")
@@ -723,14 +723,14 @@ class TestWhatTheApplicationIsTold:
         world.order("B", "b2")
         assert world["B"].order.accepted == 1
 
-    @both_carriers
+    @all_carriers
     def test_a_view_of_one_orders_at_once(self) -> None:
         world = OrderedWorld()
         world.gather("A")
         world.order("A", *TEXTS)
         assert world["A"].ordered == TEXTS
 
-    @both_carriers
+    @all_carriers
     def test_much_in_a_view_of_one(self) -> None:
         """However many rounds it takes: the stack of the interpreter is not what bounds them."""
         world = OrderedWorld(frame_bytes=256, ordering=OrderingConfig(window=1, reach=4_096))
@@ -835,7 +835,7 @@ class TestAFlush:
         assert left_in
         assert before not in left_in
 
-    @both_carriers
+    @all_carriers
     def test_it_is_called_off_and_the_same_view_goes_on_ordering(self) -> None:
         world = OrderedWorld(membership=patient())
         world.gather(*"ABC")
@@ -870,7 +870,7 @@ class TestAFlush:
         world.finish("ABC", 5)
         assert late == []
 
-    @both_carriers
+    @all_carriers
     def test_the_coordinator_crashes_after_some_have_installed_the_view(self) -> None:
         """All survivors end the old view with the same order, although one of them heard of it first."""
         world = OrderedWorld("ABCDE")
