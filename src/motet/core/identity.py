@@ -7,7 +7,7 @@ order look at the incarnation first because it alone tells two lives of one proc
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import total_ordering
+from functools import lru_cache, total_ordering
 from ipaddress import ip_address
 from random import Random
 from typing import NamedTuple
@@ -76,10 +76,10 @@ class Address:
         if not 0 < self.incarnation < 1 << INCARNATION_BITS:
             raise ConfigError(f"incarnation {self.incarnation} is not in 1 to 2**64 - 1; draw one with Address.draw")
 
-    @classmethod
-    def draw(cls, name: str, host: str, port: int, rng: Random) -> Address:
+    @staticmethod
+    def draw(name: str, host: str, port: int, rng: Random) -> Address:
         """A new life for the process at `host`:`port`."""
-        return cls(name, host, port, rng.getrandbits(INCARNATION_BITS) or 1)
+        return address_of(name, host, port, rng.getrandbits(INCARNATION_BITS) or 1)
 
     def __hash__(self) -> int:
         return self.incarnation
@@ -104,3 +104,10 @@ class Address:
 
     def __str__(self) -> str:
         return f"{self.name}#{self.incarnation >> 48:04x}"
+
+
+@lru_cache(maxsize=4096)
+def address_of(name: str, host: str, port: int, incarnation: int) -> Address:
+    """One object for one address, however often it is read from a datagram: tables find the same object sooner than an
+    equal one."""
+    return Address(name, host, port, incarnation)

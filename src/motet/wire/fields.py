@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Any, Generic, TypeVar
 
-from motet.core.identity import Address
+from motet.core.identity import Address, address_of
 from motet.core.view import Ballot, View, ViewId, ViewSummary
 from motet.errors import MotetError
 from motet.wire.frames import Decision, Finals, StateNeed
@@ -123,7 +123,7 @@ def checked(build: Callable[..., T], parts: Callable[[T], tuple[object, ...]], *
 
 
 ADDRESS: Field[Address] = checked(
-    Address,
+    address_of,
     lambda a: (a.name, a.host, a.port, a.incarnation),
     TEXT,
     TEXT,
