@@ -29,7 +29,11 @@ from motet.stack import MemberConfig
 from motet.wire.codec import Envelope, decode, group_id
 
 GROUPS = (3, 5, 10)
-CARRIERS = ("window", "continuous")
+CARRIERS = {
+    "window": OrderingConfig(),
+    "early": OrderingConfig(early_members=max(GROUPS)),  # all are told what anybody proposes
+    "continuous": OrderingConfig(carrier="continuous"),
+}
 MESSAGES_PER_FRAME = (1, 1000)
 AT_ONCE = (1, 16)  # frames that a member sends at one step
 FRAMES = 96  # of every member
@@ -99,7 +103,7 @@ def _plan(members: int, carrier: str) -> GroupPlan:
         names=tuple(f"m{index}" for index in range(members)),
         seeds=seeds,
         starts=(0,) * members,
-        config=MemberConfig(membership=membership, ordering=OrderingConfig(carrier=carrier)),
+        config=MemberConfig(membership=membership, ordering=CARRIERS[carrier]),
         windows=(256,) * members,
         network=NetworkProfile(delay_ns=200 * MICROSECOND, jitter="uniform", jitter_ns=50 * MICROSECOND),
         duration_ns=FOUNDED_NS,
@@ -109,11 +113,12 @@ def _plan(members: int, carrier: str) -> GroupPlan:
 
 
 def table(costs: list[Cost]) -> str:
-    rows = ["| members | frames at once | messages per frame | window | continuous |", "|---|---|---|---|---|"]
+    heads = ["members", "frames at once", "messages per frame", *CARRIERS]
+    rows = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     figures = {(c.members, c.at_once, c.messages_per_frame, c.carrier): c.per_message for c in costs}
     for case in product(GROUPS, AT_ONCE, MESSAGES_PER_FRAME):
-        window, continuous = (figures[*case, carrier] for carrier in CARRIERS)
-        rows.append(f"| {' | '.join(map(str, case))} | {window:.3g} | {continuous:.3g} |")
+        costs_of = (f"{figures[*case, carrier]:.3g}" for carrier in CARRIERS)
+        rows.append(f"| {' | '.join([*map(str, case), *costs_of])} |")
     return "\n".join(rows)
 
 
