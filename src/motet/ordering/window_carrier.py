@@ -204,8 +204,9 @@ class WindowCarrier:
         if rank is None:
             self._counters[Count.FRAME_MISPLACED] += 1
             return
+        decided = self._isis.decided(rank)
         for first, count, number in frame.runs:
-            for frame_id in range(first, min(first + count, self._isis.decided(rank) + 1 + MOST_HEARD)):
+            for frame_id in range(max(first, decided + 1), min(first + count, decided + 1 + MOST_HEARD)):
                 early.hear(rank, frame_id, proposer, number + frame_id - first)
 
     def _on_request(self, source: Address, frame: ProposalRequest) -> list[Effect]:
