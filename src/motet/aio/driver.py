@@ -38,7 +38,7 @@ from motet.wire.snapshot import SnapshotId, Waiting
 logger = logging.getLogger("motet")
 T = TypeVar("T")
 GATHER_BYTES = 1 << 20  # what is handed to the member at once of one lane
-WORTH_TELLING = 128 << 10  # free space of a lane is told in pieces of this, far below what makes a send wait: to wake
+WORTH_TELLING = 128 << 10  # bytes: less free space of a lane is not told, for each word wakes the application
 
 LaneKey = tuple[Channel, Address | None]
 
