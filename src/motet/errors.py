@@ -78,7 +78,7 @@ class NotPrimaryError(MotetError):
 
 
 class SnapshotError(MotetError):
-    """A snapshot was not complete: the view changed, a member was gone, or it held too much."""
+    """A snapshot could not be taken: a state provider raised, it held too much, or the time was over."""
 
     retryable = True
 

@@ -549,6 +549,28 @@ def test_a_snapshot_holds_every_members_state_and_one_that_cannot_be_taken_says_
     run(test)
 
 
+def test_a_snapshot_waits_for_a_member_that_lacks_its_state() -> None:
+    async def test() -> None:
+        async with cluster("a", state_provider=lambda: b"state") as (a,):
+            c = await join("c", [a], consume=False)
+            eaten = asyncio.create_task(take(a, 1))
+            await c.multicast(b"c has the state")
+            await eaten
+            d = await join("d", [a], consume=False)
+            taking = asyncio.create_task(c.snapshot())
+            while not a.stats()["counters"]["snapshot_abandoned"]:  # d has refused, and c has told the others
+                await asyncio.sleep(0.01)
+            assert not taking.done()
+            eating = asyncio.create_task(take(a, 1))  # now a's application comes to giving the state
+            assert (await taking).summary()["members"] == 3
+            await a.multicast(b"enough")
+            await eating
+            await d.leave()
+            await c.leave()
+
+    run(test)
+
+
 def test_a_snapshot_fails_at_once_where_a_state_provider_raises(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         def broken() -> bytes:

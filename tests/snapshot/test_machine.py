@@ -278,7 +278,7 @@ def test_a_view_change_ends_it() -> None:
     snapshots = gathering()
     (failed,) = snapshots.begin_view(NEXT_VIEW, lacks_state=False)
     assert failed == SnapshotFailed(
-        FIRST, f"view {VIEW.id} ended meanwhile, and {NEXT_VIEW.id} follows without {C}; start again"
+        FIRST, f"view {VIEW.id} ended meanwhile, and {NEXT_VIEW.id} follows without {C}; start again", passes=True
     )
     assert not snapshots.is_recording
     assert snapshots.next_deadline() is None
@@ -319,9 +319,9 @@ def test_a_member_that_leaves_says_so() -> None:
 
 def test_a_refusal_ends_it_and_the_others_are_told() -> None:
     snapshots = gathering()
-    *abandoned, failed = snapshots.receive(UNICAST, B, encode(Refusal(FIRST, "no room")), 0)
+    *abandoned, failed = snapshots.receive(UNICAST, B, encode(Refusal(FIRST, "no room", passes=True)), 0)
     assert told(abandoned) == [(B, Abandon(FIRST)), (C, Abandon(FIRST))]
-    assert failed == SnapshotFailed(FIRST, f"{B} cannot take part: no room")
+    assert failed == SnapshotFailed(FIRST, f"{B} cannot take part: no room", passes=True)
 
 
 def test_whoever_lacks_the_state_refuses() -> None:
@@ -331,13 +331,15 @@ def test_whoever_lacks_the_state_refuses() -> None:
     assert to == A
     assert isinstance(refusal, Refusal)
     assert "still waits for the application's state" in refusal.reason
+    assert refusal.passes
     assert mark(snapshots, A, C, but=MULTICAST) == []  # once is enough
 
 
 def test_an_application_that_has_no_state_to_give() -> None:
     snapshots = machine(B)
     snapshots.receive(UNICAST, A, encode(MARKER), 0)
-    assert told(snapshots.refuse(FIRST, "the disk is full", 0)) == [(A, Refusal(FIRST, "the disk is full"))]
+    refusal = Refusal(FIRST, "the disk is full", passes=False)
+    assert told(snapshots.refuse(FIRST, "the disk is full", 0)) == [(A, refusal)]
     assert snapshots.supply(FIRST, b"after all", LocalState(), 0) == []
     assert snapshots.refuse(FIRST, "again", 0) == []
     ours = machine(A)

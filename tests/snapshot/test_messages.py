@@ -44,7 +44,7 @@ def some(item: st.SearchStrategy[object]) -> st.SearchStrategy[tuple[object, ...
 STATE = st.builds(ChannelState, CHANNEL, U64, some(IN_FLIGHT))
 MESSAGE = st.one_of(
     st.builds(Marker, ID, st.builds(ViewId, U64, U64), U64),
-    st.builds(Refusal, ID, st.text(max_size=300)),
+    st.builds(Refusal, ID, st.text(max_size=300), st.booleans()),
     st.builds(Abandon, ID),
     st.builds(Report, ID, U64, PAYLOAD, U64, U64, some(WINDOW), some(HELD), some(WAITING), some(STATE)),
 )

@@ -26,11 +26,12 @@ from motet.aio.lanes import LANE_BYTES, Lanes, measure
 from motet.aio.observe import Observer
 from motet.aio.queue import MESSAGE_OVERHEAD, Batches, EventQueue, Later, weight_of
 from motet.aio.receipts import Ledger, Receipt
+from motet.aio.snapshots import SnapshotTaker
 from motet.aio.state import StateParts, StateProvider, StateReceiver
 from motet.core.effects import Channel, Effect, SendFailed
 from motet.core.identity import Address
 from motet.core.view import View
-from motet.errors import GroupFailedError, LeftGroupError, MisuseError, MotetError, NotPrimaryError, SnapshotError
+from motet.errors import GroupFailedError, LeftGroupError, MisuseError, MotetError, NotPrimaryError
 from motet.membership.engine import Left, ViewInstalled
 from motet.membership.transfer import ProvideState, StateFailed, StateReceived
 from motet.ordering import AppendRepeated, RolledBack, StableAdvanced
@@ -87,8 +88,7 @@ class Group:
         self._inbox: deque[list[Effect]] = deque()
         self._is_drain_planned = False
         self._view_waiters: list[tuple[Callable[[View], bool], asyncio.Future[None]]] = []
-        self._snapshots: dict[SnapshotId, asyncio.Future[SnapshotResult]] = {}
-        self._starting_snapshots = 0
+        self._snapshots = SnapshotTaker(self._loop, self._start_snapshot)
         self._left: asyncio.Future[None] = self._loop.create_future()
         self._closers: list[Callable[[], None]] = []
 
@@ -342,7 +342,7 @@ class Group:
                 refuse = partial(self._refuse_snapshot, effect.snapshot)
                 self._state.provide(partial(self._supply_snapshot, effect.snapshot), refuse)
             case SnapshotTaken() | SnapshotFailed():
-                self._end_snapshot(effect)
+                self._snapshots.ended(effect)
             case Left():
                 self._finish(LeftGroupError("this member has left the group; join again to send"))
             case Failed():
@@ -407,21 +407,15 @@ class Group:
     # Snapshots
 
     async def snapshot(self, timeout: float = 30.0) -> SnapshotResult:
-        """One consistent cut through all members and all channels: their states, and what is on its way."""
+        """One consistent cut through all members and all channels: their states, and what is on its way.
+
+        One that a passing thing hinders (a view change, a member that lacks its state yet) is taken again.
+        """
+        return await self._snapshots.take(timeout)
+
+    def _start_snapshot(self) -> Future[SnapshotId]:
         self._check_open()
-        self._starting_snapshots += 1
-        try:
-            snapshot = await asyncio.wrap_future(self._driver.ask(self._driver.start_snapshot))
-        finally:
-            self._starting_snapshots -= 1
-        future = self._snapshots.setdefault(snapshot, self._loop.create_future())
-        try:
-            async with asyncio.timeout(timeout):
-                return await future
-        except TimeoutError:
-            raise SnapshotError(f"the snapshot was not complete within {timeout} s; take it again") from None
-        finally:
-            self._snapshots.pop(snapshot, None)
+        return self._driver.ask(self._driver.start_snapshot)
 
     def _supply_snapshot(self, snapshot: SnapshotId, data: bytes) -> None:
         """Behind all that the application has sent so far, and before all that it sends from now on."""
@@ -429,17 +423,6 @@ class Group:
 
     def _refuse_snapshot(self, snapshot: SnapshotId, reason: str) -> None:
         self._driver.do(lambda now: self._driver.member.refuse_snapshot_state(snapshot, reason, now))
-
-    def _end_snapshot(self, effect: SnapshotTaken | SnapshotFailed) -> None:
-        if self._starting_snapshots:  # it has ended before we heard its name
-            self._snapshots.setdefault(effect.snapshot, self._loop.create_future())
-        future = self._snapshots.get(effect.snapshot)
-        if future is None or future.done():
-            return
-        if isinstance(effect, SnapshotTaken):
-            future.set_result(SnapshotResult.of(effect))
-        else:
-            future.set_exception(SnapshotError(f"the snapshot failed: {effect.reason}; take it again"))
 
     # Building blocks: named machines on the ordered log
 
@@ -559,7 +542,7 @@ class Group:
         self._ledger.close(error)
         self._lanes.close()
         waiting: list[asyncio.Future[Any]] = [future for _, future in self._view_waiters]
-        for future in [*waiting, *self._snapshots.values()]:
+        for future in [*waiting, *self._snapshots.waiting]:
             if not future.done():
                 future.set_exception(error)
         self._view_waiters.clear()

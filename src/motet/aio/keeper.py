@@ -81,7 +81,7 @@ class JournalKeeper:
                 self._append(entries)
                 performed += self._enter(effect, _rolled_back_later(effects, index), now)
             elif self._held is not None and isinstance(effect, RecordState):
-                performed += self._member.refuse_snapshot_state(effect.snapshot, STILL_FETCHING, now)
+                performed += self._member.refuse_snapshot_state(effect.snapshot, STILL_FETCHING, now, passes=True)
             elif self._held is not None and _is_of_the_log(effect):
                 self._hold(effect)
             else:

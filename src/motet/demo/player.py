@@ -30,8 +30,6 @@ from motet.snapshot.export import write_files
 
 TICK_S = 0.2
 TELL_EVERY_S = 0.4
-SNAPSHOT_PAUSE_S = 1.0
-SNAPSHOT_ATTEMPTS = 5  # a view change in the middle of one makes it fail, and it is simply taken again
 ITEMS = (b"viol", b"lute", b"oboe", b"drum")
 
 
@@ -193,15 +191,11 @@ class Player:
                     return
 
     async def _take_snapshot(self, directory: str) -> None:
-        for attempt in range(SNAPSHOT_ATTEMPTS):
-            try:
-                result = await self.group.snapshot()
-                break
-            except SnapshotError as error:
-                if attempt == SNAPSHOT_ATTEMPTS - 1:
-                    say(snapshot={"error": str(error)})
-                    return
-                await asyncio.sleep(SNAPSHOT_PAUSE_S)
+        try:
+            result = await self.group.snapshot()
+        except SnapshotError as error:
+            say(snapshot={"error": str(error)})
+            return
         files = await asyncio.to_thread(write_files, result, directory)
         say(snapshot=result.summary() | balance(result) | {"file": str(files[0])})
 

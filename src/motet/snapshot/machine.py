@@ -55,6 +55,7 @@ class SnapshotTaken(Effect):
 class SnapshotFailed(Effect):
     snapshot: SnapshotId
     reason: str
+    passes: bool = False  # what hindered it is over soon: another one may well be taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ class Snapshots:
         self._number += 1
         snapshot = SnapshotId(self._local.incarnation, self._number)
         if (reason := self._hindrance()) is not None:
-            return snapshot, [SnapshotFailed(snapshot, reason)]
+            return snapshot, [SnapshotFailed(snapshot, reason, passes=not self._has_left)]
         assert self._view is not None
         self._own = _Gathering(snapshot, self._view)
         return snapshot, self._begin(snapshot, self._view, now)
@@ -125,10 +126,10 @@ class Snapshots:
         marker = Marker(snapshot, part.view.id, local.ordered)
         return [SendMarker(encode(marker), local.talks_to_itself), *self._report_if_whole(part, now)]
 
-    def refuse(self, snapshot: SnapshotId, reason: str, now: int) -> list[Effect]:
-        """The other answer to RecordState: there is no state to give."""
+    def refuse(self, snapshot: SnapshotId, reason: str, now: int, *, passes: bool = False) -> list[Effect]:
+        """The other answer to RecordState: there is no state to give, or not yet."""
         part = self._parts.get(snapshot)
-        return self._give_up(part, reason, now) if part is not None and not part.is_supplied else []
+        return self._give_up(part, reason, now, passes=passes) if part is not None and not part.is_supplied else []
 
     def leave(self) -> list[Effect]:
         """We go: nothing is recorded any more, neither for us nor for others."""
@@ -147,7 +148,7 @@ class Snapshots:
             gone = ", ".join(str(member) for member in before.members if member not in view)
             who = f" without {gone}" if gone else ""
             reason = f"view {before.id} ended meanwhile, and {view.id} follows{who}; start again"
-            effects = self._fail(reason, tells=False)
+            effects = self._fail(reason, passes=True, tells=False)
         self._forget_all()
         members = {member.incarnation for member in view.members}
         self._seen = {initiator: number for initiator, number in self._seen.items() if initiator in members}
@@ -262,7 +263,7 @@ class Snapshots:
         self._drop_earlier(snapshot)
         if (reason := self._hindrance(snapshot)) is not None:
             self._close_book(snapshot)
-            return self._tell(initiator, Refusal(snapshot, reason))
+            return self._tell(initiator, Refusal(snapshot, reason, passes=not self._has_left))
         return self._begin(snapshot, view, now)
 
     def _refuse_stranger(self, channel: Channel, sender: Address, marker: Marker) -> list[Effect] | None:
@@ -281,7 +282,7 @@ class Snapshots:
             return None
         self._close_book(snapshot)
         reason = f"it is in view {ours}, not in {marker.view}; start again when all are in one view"
-        return self._tell(initiator, Refusal(snapshot, reason))
+        return self._tell(initiator, Refusal(snapshot, reason, passes=True))
 
     def _drop_earlier(self, snapshot: SnapshotId) -> None:
         """Its initiator has given up an earlier one, since it starts another."""
@@ -304,12 +305,12 @@ class Snapshots:
         assert initiator is not None, "the initiator is in the view, or nothing would be recorded"
         return [Tell(initiator, data)]
 
-    def _give_up(self, part: Participation, reason: str, now: int) -> list[Effect]:
+    def _give_up(self, part: Participation, reason: str, now: int, *, passes: bool = False) -> list[Effect]:
         initiator = self._initiator(part.snapshot)
         self._forget(part.snapshot)
         if initiator == self._local:
-            return self._fail(reason)
-        return self._tell(initiator, Refusal(part.snapshot, reason)) if initiator is not None else []
+            return self._fail(reason, passes=passes)
+        return self._tell(initiator, Refusal(part.snapshot, reason, passes)) if initiator is not None else []
 
     def _too_large(self, part: Participation) -> str:
         return (
@@ -356,9 +357,9 @@ class Snapshots:
         if own is None or own.snapshot != refusal.snapshot or sender not in own.view:
             self._counters[Count.FRAME_MISPLACED] += 1
             return []
-        return self._fail(f"{sender} cannot take part: {refusal.reason}")
+        return self._fail(f"{sender} cannot take part: {refusal.reason}", passes=refusal.passes)
 
-    def _fail(self, reason: str, *, tells: bool = True) -> list[Effect]:
+    def _fail(self, reason: str, *, passes: bool = False, tells: bool = True) -> list[Effect]:
         """Our own snapshot, if one is running; the others need not record it any longer, and are told so."""
         own = self._own
         if own is None:
@@ -367,7 +368,7 @@ class Snapshots:
         self._forget(own.snapshot)
         others = [member for member in own.view.members if member != self._local and tells]
         told = [effect for member in others for effect in self._tell(member, Abandon(own.snapshot))]
-        return [*told, SnapshotFailed(own.snapshot, reason)]
+        return [*told, SnapshotFailed(own.snapshot, reason, passes)]
 
     def _on_abandon(self, sender: Address, abandon: Abandon) -> list[Effect]:
         if abandon.snapshot.initiator != sender.incarnation:

@@ -221,9 +221,11 @@ class Member:
         """
         return self._perform(self._carrier.supply(snapshot, data, unsent, self.members, now), now)
 
-    def refuse_snapshot_state(self, snapshot: SnapshotId, reason: str, now: int) -> list[Effect]:
-        """The application cannot give its state; the snapshot fails, and its initiator hears why."""
-        return self._perform(self.snapshots.refuse(snapshot, reason, now), now)
+    def refuse_snapshot_state(
+        self, snapshot: SnapshotId, reason: str, now: int, *, passes: bool = False
+    ) -> list[Effect]:
+        """The application cannot give its state, or not yet; the snapshot fails, and its initiator hears why."""
+        return self._perform(self.snapshots.refuse(snapshot, reason, now, passes=passes), now)
 
     # Views that are handed to us
 

@@ -50,6 +50,7 @@ class Marker:
 class Refusal:
     snapshot: SnapshotId
     reason: str
+    passes: bool  # another one, a little later, may well be taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +182,7 @@ _CHANNEL_STATE: Field[ChannelState] = checked(
     ChannelState, lambda c: (c.channel, c.sender, c.messages), _CHANNEL, U64, _many(_IN_FLIGHT)
 )
 _MARKER: Field[Marker] = checked(Marker, lambda m: (m.snapshot, m.view, m.ordered), _ID, VIEW_ID, U64)
-_REFUSAL: Field[Refusal] = checked(Refusal, lambda r: (r.snapshot, r.reason), _ID, _REASON)
+_REFUSAL: Field[Refusal] = checked(Refusal, lambda r: (r.snapshot, r.reason, r.passes), _ID, _REASON, FLAG)
 _ABANDON: Field[Abandon] = checked(Abandon, lambda a: (a.snapshot,), _ID)
 _REPORT: Field[Report] = checked(
     Report,
