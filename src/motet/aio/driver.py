@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from motet.aio.awake import Awake
 from motet.aio.faults import Direction, Fault, FaultInjector
 from motet.aio.world import REAL_WORLD, Transport, World
 from motet.core.effects import Admitted, Channel, Effect, SendFailed
@@ -126,6 +127,7 @@ class Driver:
         self._is_pump_planned = False
         self._hand_over: Callable[[], None] | None = None  # on its loop, the application takes what it was told
         self.hands_over = False  # in this turn it will
+        self._awake: Awake | None = None
         self.sent_messages = 0  # what the application wanted sent, and the member has accepted
         self._lanes: dict[LaneKey, _Lane] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -148,9 +150,12 @@ class Driver:
         self._thread.start()
         self.post(self._start)
 
-    def start_on(self, loop: asyncio.AbstractEventLoop, hand_over: Callable[[], None] | None = None) -> None:
+    def start_on(
+        self, loop: asyncio.AbstractEventLoop, hand_over: Callable[[], None] | None = None, spin_ns: int = 0
+    ) -> None:
         """On the application's loop, which must stay free."""
         self._loop, self._hand_over = loop, hand_over
+        self._awake = Awake(loop, self._clock, spin_ns) if spin_ns else None
         self._start()
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -202,6 +207,8 @@ class Driver:
         self._is_shut = True
         if self._timer is not None:
             self._timer.cancel()
+        if self._awake is not None:
+            self._awake.end()
         self.transport.close()
         if self.keeper is not None:
             self.keeper.close()
@@ -223,6 +230,8 @@ class Driver:
             self._is_pump_planned = True
             self._loop.call_soon(self._pump)
             self._guard(self._send_what_waits)
+            if self._awake is not None:
+                self._awake.stay()
 
     @property
     def gathers(self) -> bool:
@@ -336,6 +345,8 @@ class Driver:
                 self.hands_over = False
                 if self._outbox:
                     self._send_what_waits()
+                if self._awake is not None:
+                    self._awake.stay()
         except Exception as error:  # as in `_guard`
             self.hands_over = False
             self._fail(error)

@@ -122,7 +122,7 @@ class Joining:
         if self.thread:
             driver.start_in_thread()
         else:
-            driver.start_on(asyncio.get_running_loop(), group.take_news)
+            driver.start_on(asyncio.get_running_loop(), group.take_news, config.spin_ns)
         return group
 
     def _open_journal(self, config: Config) -> Journal | None:

@@ -21,7 +21,7 @@ from motet.bench.peers.servers import SERVERS
 from motet.bench.worker import work
 from motet.errors import MotetError
 
-PATIENCE_S = 60.0
+PATIENCE_S = 20.0  # a system that says nothing for so long will not say anything
 WORKERS = {"jgroups": jgroups_java.work}  # of systems that are not measured from Python
 HEAD_START_S = 0.3  # from the word to the first message
 

@@ -20,6 +20,7 @@ UNITS: dict[Metric, str] = {
     "memory": "MB",
 }
 MOST_MEMBERS = 16
+SPIN = ("spin", "1ms")
 IP_MULTICAST = (("transport", "multicast"), ("multicast_interface", "127.0.0.1"), ("multicast_ttl", 0))
 LESS_IS_BETTER: frozenset[Metric] = frozenset({"median", "seconds", "memory"})
 
@@ -90,6 +91,17 @@ def on_the_loop(row: Row) -> Row:
     return replace(row, name=f"{row.name}-inloop", title=f"{row.title}, thread=False", load=load)
 
 
+def awake(row: Row) -> Row:
+    """The same on the loop, which looks again for a while before it sleeps."""
+    load = replace(row.load, has_thread=False, settings=(*row.load.settings, SPIN))
+    return replace(row, name=f"{row.name}-spin", title=f"{row.title}, thread=False, spin=1ms", load=load)
+
+
+def in_all_modes(row: Row, *, has_peers: bool) -> Iterator[Row]:
+    """Where every microsecond counts."""
+    yield from (replace(row, has_peers=has_peers), on_the_loop(row), awake(row))
+
+
 def by_ip_multicast(row: Row) -> Row:
     """The same, with one datagram for all members."""
     load = replace(row.load, settings=(*row.load.settings, *IP_MULTICAST))
@@ -146,37 +158,28 @@ def _called(order: Order) -> str:
 def _latency() -> Iterator[Row]:
     for order in _ORDERS:
         for rate in (1000, 100):
-            for has_thread in (True, False):
-                is_bar = order == "total" and rate == 100
-                load = Load(order=order, rate=rate, has_thread=has_thread)
-                yield Row(
-                    f"latency-{order}-{rate}{'' if has_thread else '-inloop'}",
-                    "One-way latency, 3 members, 100 B",
-                    f"{_called(order)}, {rate} messages/s{'' if has_thread else ', thread=False'}",
-                    "latency",
-                    load,
-                    "median",
-                    JGROUPS["latency"] if rate == 1000 and order == "fifo" else None,
-                    500.0 if is_bar else None,
-                    has_peers=has_thread and rate == 1000,
-                )
+            row = Row(
+                f"latency-{order}-{rate}",
+                "One-way latency, 3 members, 100 B",
+                f"{_called(order)}, {rate} messages/s",
+                "latency",
+                Load(order=order, rate=rate),
+                "median",
+                JGROUPS["latency"] if rate == 1000 and order == "fifo" else None,
+                500.0 if order == "total" and rate == 100 else None,
+            )
+            yield from in_all_modes(row, has_peers=rate == 1000)
 
 
 def _calls() -> Iterator[Row]:
     section = "Request and reply, 2 members"
     for size in (100, 1000):
-        for has_thread in (True, False):
-            load = Load(members=2, size=size, has_thread=has_thread)
-            mode = "" if has_thread else "-inloop"
-            title = f"{_bytes(size)}, one at a time{'' if has_thread else ', thread=False'}"
-            reference = JGROUPS["call"]
-            name = f"call-{size}{mode}"
-            yield Row(name, section, title, "calls", load, "median", reference, 1.0, has_peers=has_thread)
-    for has_thread in (True, False):
-        load = Load(members=2, callers=100, has_thread=has_thread)
-        title = f"100 B, 100 callers{'' if has_thread else ', thread=False'}"
-        name = f"callers-100{'' if has_thread else '-inloop'}"
-        yield Row(name, section, title, "calls", load, "calls", JGROUPS["callers-100"], has_peers=has_thread)
+        title, load = f"{_bytes(size)}, one at a time", Load(members=2, size=size)
+        row = Row(f"call-{size}", section, title, "calls", load, "median", JGROUPS["call"], 1.0)
+        yield from in_all_modes(row, has_peers=True)
+    load = Load(members=2, callers=100)
+    row = Row("callers-100", section, "100 B, 100 callers", "calls", load, "calls", JGROUPS["callers-100"])
+    yield from (replace(row, has_peers=True), on_the_loop(row))
 
 
 def _views() -> Iterator[Row]:

@@ -83,6 +83,7 @@ class Config:
     multicast_interface: str = text("", "the address of the interface for IP multicast; empty lets the system choose")
     socket_buffer_bytes: int = size(8 << 20, 4 << 10, 1 << 30, "asked of the system for the socket: one full window")
     wakeup_datagrams: int = count(32, 1, 1 << 16, "datagrams taken at most before timers and sends have their turn")
+    spin_ns: int = duration(0, 0, SECOND, "thread=False: how long to look again for an answer before the loop sleeps")
 
     # The application
     queue_bytes: int = size(32 << 20, 1 << 10, 1 << 40, "deliveries that wait for a slow application; then sends wait")

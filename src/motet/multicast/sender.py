@@ -79,14 +79,13 @@ class MulticastSender:
         """Fill the window from the backlog and deliver our own part, until neither makes room for the other."""
         effects: list[Effect] = []
         admitted = self.admitted
-        while True:
-            sent = self._fill(now)
-            effects += sent
+        has_room = True
+        while has_room:
+            effects += self._fill(now)
+            was_full = self._is_full  # if not, nothing is left to be sent
             delivered = [] if is_held else self._deliver_own()
             effects += delivered
-            is_empty = self.rider is None and not self._backlog
-            if not delivered or is_empty or self._is_full or self._is_frozen:
-                break
+            has_room = was_full and bool(delivered) and not (self._is_full or self._is_frozen)
         if self.admitted > admitted:
             effects.append(Admitted(Channel.MULTICAST, None, self.admitted))
         return effects

@@ -55,6 +55,7 @@ class SimNetwork:
         here = self._place(group, name)
         if here in self._transports:
             raise MisuseError(f"{name!r} is in group {group!r} already; crash it or let it leave, or choose a new name")
+        config = replace(config, spin_ns=0)  # time stands still while anything is to be done
         home = _Home(self, name)
         return SimJoining(group, bind=str(here), name=name, config=config, thread=False, world=home, **options)
 
