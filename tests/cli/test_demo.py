@@ -71,6 +71,7 @@ def assert_nothing_lives(tmp_path: Path) -> None:
 
 
 @only_linux
+@pytest.mark.xdist_group("spark")  # it has a Spark of its own, and two at once are slow
 def test_the_whole_story_in_its_short_form(tmp_path: Path) -> None:
     with demo(tmp_path, "--quick") as process:
         story = process.communicate()[0]

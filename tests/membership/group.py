@@ -15,6 +15,7 @@ from itertools import count, pairwise
 from motet.core.counters import Counters
 from motet.core.effects import Broadcast, Deliver, Effect, Frame, Transmit
 from motet.core.identity import Address
+from motet.core.timers import earlier
 from motet.core.units import MILLISECOND, SECOND
 from motet.core.view import View, ViewId
 from motet.membership.engine import FRAMES, EngineConfig, Left, ViewEngine, ViewInstalled
@@ -36,6 +37,9 @@ class Node:
     engine: ViewEngine
     story: list[View | tuple[Address, bytes]] = field(default_factory=list)  # views and deliveries, in order
     is_alive: bool = True
+
+    def next_deadline(self) -> int | None:
+        return earlier(self.engine.next_deadline(), self.multicast.next_deadline())
 
     @property
     def views(self) -> list[View]:
@@ -110,18 +114,18 @@ class Group:
     def run(self, duration_ns: int = 10 * SECOND) -> None:
         end = self.now + duration_ns
         while True:
-            ticks = [
-                d for n in self.alive for d in (n.engine.next_deadline(), n.multicast.next_deadline()) if d is not None
-            ]
-            moment = min([self._heap[0][0]] if self._heap else [], default=None)
-            moment = min([m for m in (moment, min(ticks, default=None)) if m is not None], default=None)
+            moment = self._heap[0][0] if self._heap else None
+            for node in self.alive:
+                moment = earlier(moment, node.next_deadline())
             if moment is None or moment > end:
                 break
             self.now = max(self.now, moment)
             if self._heap and self._heap[0][0] <= self.now:
                 heappop(self._heap)[2]()
             for node in self.alive:
-                self.perform(node, node.multicast.tick(self.now) + node.engine.tick(self.now))
+                due = node.next_deadline()
+                if due is not None and due <= self.now:
+                    self.perform(node, node.multicast.tick(self.now) + node.engine.tick(self.now))
         self.now = end
 
     def _carry(self, node: Node, to: Address, frame: Frame) -> None:

@@ -18,7 +18,7 @@ from motet.serve.flight import LogService
 from tests.serve.memory import MemorySource, wait_for
 from tests.spark.driver import MOST_ROWS
 
-ROWS = 20 * MOST_ROWS
+ROWS = 12 * MOST_ROWS
 
 
 def test_a_killed_query_goes_on_from_its_checkpoint_at_another_member(spark: SparkSession, tmp_path: Path) -> None:
