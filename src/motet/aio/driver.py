@@ -26,7 +26,7 @@ from motet.core.effects import Admitted, Channel, Effect, SendFailed
 from motet.core.identity import NOBODY, Address, Endpoint, parse_endpoint
 from motet.core.record import record
 from motet.core.timers import earlier
-from motet.core.units import SECOND
+from motet.core.units import MILLISECOND, SECOND
 from motet.errors import BacklogFullError, MisuseError, MotetError
 from motet.membership.discovery import Consult, DnsName, SharedDirectory
 from motet.membership.engine import ViewInstalled
@@ -38,6 +38,7 @@ from motet.wire.snapshot import SnapshotId, Waiting
 
 logger = logging.getLogger("motet")
 T = TypeVar("T")
+UVLOOP_ROUNDING_NS = MILLISECOND // 2  # its timers go off at the nearest millisecond, and to be early is in vain
 GATHER_BYTES = 1 << 20  # what is handed to the member at once of one lane
 WORTH_TELLING = 128 << 10  # bytes: less free space of a lane is not told, for each word wakes the application
 
@@ -127,11 +128,13 @@ class Driver:
         self._is_pump_planned = False
         self._hand_over: Callable[[], None] | None = None  # on its loop, the application takes what it was told
         self.hands_over = False  # in this turn it will
+        self._arms_later = False  # the timer, at the end of this turn
         self._awake: Awake | None = None
         self.sent_messages = 0  # what the application wanted sent, and the member has accepted
         self._lanes: dict[LaneKey, _Lane] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: int | None = None
+        self._rounding_ns = 0
         self._group_endpoint = transport.group
         self._own_bytes = member.address.incarnation.to_bytes(8, "little")
         self._is_closed = False
@@ -168,6 +171,7 @@ class Driver:
 
     def _start(self) -> None:
         assert self._loop is not None
+        self._rounding_ns = UVLOOP_ROUNDING_NS if type(self._loop).__module__.startswith("uvloop") else 0
         now = self._clock()
         wall_ns = self.world.wall_clock()
         self._wall_offset_ns = wall_ns - now
@@ -333,7 +337,7 @@ class Driver:
         what it is told, and what it answers leaves."""
         if self._is_closed or self.failure is not None:
             return
-        self.hands_over = self._hand_over is not None
+        self.hands_over = self._arms_later = self._hand_over is not None
         try:
             now = self._clock()
             if sources is not None and self.faults.is_active:
@@ -345,10 +349,12 @@ class Driver:
                 self.hands_over = False
                 if self._outbox:
                     self._send_what_waits()
+                self._arms_later = False
+                self._arm(now)
                 if self._awake is not None:
                     self._awake.stay()
         except Exception as error:  # as in `_guard`
-            self.hands_over = False
+            self.hands_over = self._arms_later = False
             self._fail(error)
 
     def _hand_in(self, datagrams: list[bytes], now: int) -> None:
@@ -380,11 +386,15 @@ class Driver:
                 touched.clear()
                 outgoing()
                 continue
-            lane = self._lanes.get(outgoing.lane)
+            key = outgoing.lane
+            lane = self._lanes.get(key)
             if lane is None:
-                lane = self._lanes[outgoing.lane] = _Lane()
+                lane = self._lanes[key] = _Lane()
             lane.queue.append(outgoing)
-            touched[outgoing.lane] = lane
+            if not (outbox or touched):  # as it is most often
+                self._send_lane(key, lane)
+                return
+            touched[key] = lane
         self._send_lanes(touched)
 
     def _send_lanes(self, lanes: dict[LaneKey, _Lane]) -> None:
@@ -477,7 +487,8 @@ class Driver:
             lane = self._lanes.get(key)
             if lane is not None and lane.queue:
                 self._send_lane(key, lane)
-        self._arm(now)
+        if not self._arms_later:
+            self._arm(now)
 
     def _learn_names(self, installed: ViewInstalled) -> None:
         """Rules of faults may name members."""
@@ -571,6 +582,8 @@ class Driver:
 
     def _arm(self, now: int) -> None:
         """A timer that is early stays: traffic puts deadlines off all the time, and to wake once in vain is cheaper."""
+        if self._timer_at is not None and self._timer_at - now <= self._rounding_ns:
+            return  # none can be had that is earlier
         deadline = self.member.next_deadline()
         if self.faults.is_active:
             deadline = earlier(deadline, self.faults.next_deadline())
@@ -584,7 +597,7 @@ class Driver:
         self._timer_at = deadline
         if not self._is_closed:
             assert self._loop is not None
-            self._timer = self._loop.call_later(max(0, deadline - now) / SECOND, self._on_time)
+            self._timer = self._loop.call_later((max(0, deadline - now) + self._rounding_ns) / SECOND, self._on_time)
 
     def _on_time(self) -> None:
         self._timer = self._timer_at = None

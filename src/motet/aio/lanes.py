@@ -39,9 +39,7 @@ class Lanes:
 
     async def space(self, key: LaneKey) -> Lane:
         """The lane, as soon as it has space."""
-        lane = self._lanes.get(key)
-        if lane is None:
-            lane = self._lanes[key] = Lane()
+        lane = self.at(key)
         while lane.outstanding > LANE_BYTES:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             lane.waiters.append(waiter)
@@ -50,7 +48,10 @@ class Lanes:
         return lane
 
     def at(self, key: LaneKey) -> Lane:
-        return self._lanes.setdefault(key, Lane())
+        lane = self._lanes.get(key)
+        if lane is None:
+            lane = self._lanes[key] = Lane()
+        return lane
 
     def freed(self, effect: Freed) -> None:
         lane = self._lanes.get(effect.lane)

@@ -21,7 +21,7 @@ from motet.unicast.config import UnicastConfig
 from motet.window.ranges import Ranges, limited
 from motet.window.ring import RingWindow
 from motet.wire.backlog import Backlog
-from motet.wire.body import UNCOUNTED, Port
+from motet.wire.body import SINGLE_OVERHEAD, UNCOUNTED, Port, pack
 from motet.wire.frames import Close, SyncOk, UnicastData, UnicastPurged
 
 
@@ -58,6 +58,7 @@ class SendConnection:
         self._config = config
         self._counters = counters
         self._backlog = Backlog(config.body_bytes)
+        self._largest = config.body_bytes - SINGLE_OVERHEAD  # a message that fits into one frame
         self._round_trip = config.round_trip()
         self._timers: Timers[Timer] = Timers()
         self._seen = (0, 0)  # (HA, HS) at the last run of the retransmission task: unchanged means stuck
@@ -87,13 +88,15 @@ class SendConnection:
     def send(self, messages: Sequence[bytes], now: int, port: int = Port.APP) -> list[Effect]:
         if self.is_flushed:
             self._silent_since = now
-        self._backlog.extend(messages, port)
         if self.state is State.CLOSING:
             self.state = State.OPEN
         self._used_at = now
         if self._config.conn_expiry_ns:  # when it is due, the reaper sees that we were used meanwhile
             self._timers.arm_if_idle(Timer.REAP, now + self._config.conn_expiry_ns)
         self.accepted += 0 if port in UNCOUNTED else len(messages)
+        if len(messages) == 1 and len(messages[0]) <= self._largest and not (self._backlog.runs or self.window.is_full):
+            return self._send_now(messages, port, now)
+        self._backlog.extend(messages, port)
         return self._pump(now)
 
     def ack(self, conn_id: int, seqno: int, now: int) -> list[Effect]:
@@ -200,13 +203,24 @@ class SendConnection:
         effects: list[Effect] = []
         admitted = self.admitted
         while self._backlog.runs and not self.window.is_full:
-            body, completed = self._backlog.take()
-            self.admitted += completed
-            seqno = self.window.append(Sent(body, self.admitted))
-            effects.append(Transmit(self.peer, UnicastData(self.conn_id, seqno == self._first, seqno, body)))
-            self._timed = self._timed or (seqno, now)
-            self._counters[Count.FRAME_SENT] += 1
+            effects.append(self._put(*self._backlog.take(), now))
         if self.admitted > admitted:
+            effects.append(Admitted(Channel.UNICAST, self.peer, self.admitted))
+        self._watch_for_stall(now)
+        return effects
+
+    def _put(self, body: bytes, completed: int, now: int) -> Transmit:
+        self.admitted += completed
+        seqno = self.window.append(Sent(body, self.admitted))
+        self._timed = self._timed or (seqno, now)
+        self._counters[Count.FRAME_SENT] += 1
+        return Transmit(self.peer, UnicastData(self.conn_id, seqno == self._first, seqno, body))
+
+    def _send_now(self, messages: Sequence[bytes], port: int, now: int) -> list[Effect]:
+        """A message that finds an empty line and fits into a frame need not stand in it."""
+        completed = 0 if port in UNCOUNTED else 1
+        effects: list[Effect] = [self._put(pack(messages, port), completed, now)]
+        if completed:
             effects.append(Admitted(Channel.UNICAST, self.peer, self.admitted))
         self._watch_for_stall(now)
         return effects

@@ -60,7 +60,7 @@ class Backlog:
     @property
     def waiting_bytes(self) -> int:
         """What the waiting messages need in bodies: themselves and their lengths."""
-        return self._ends[-1] - self._taken_bytes() + LENGTH_BYTES * len(self) if self else 0
+        return self._ends[-1] - self._taken_bytes() + LENGTH_BYTES * len(self) if self.runs else 0
 
     @property
     def next_tag(self) -> Tag | None:

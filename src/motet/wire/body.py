@@ -28,6 +28,7 @@ FRAGMENT_HEADER = Struct("<BBxxII")
 _SINGLE = Struct("<BBxxII")  # the header and the length of a body of one message
 _LENGTH = Struct("<I")
 LENGTH_BYTES = _LENGTH.size
+SINGLE_OVERHEAD = _SINGLE.size
 PACKED = 1
 FRAGMENT = 2
 
