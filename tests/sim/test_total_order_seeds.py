@@ -7,8 +7,9 @@ import pytest
 from motet.sim.runner import run_seed
 from motet.sim.total_order import draw_logged_plan
 
-# A log that was taken up after a restart was not the one whose stability was told: 97.
-FAILED = [97]
+# A log that was taken up after a restart was not the one whose stability was told: 97. A member that had left with the
+# numbers of others kept early ones of its own, which ended before them: 2063.
+FAILED = [97, 2063]
 SMALL = [163, 65, 246, 4, 157, 275]
 
 

@@ -267,7 +267,7 @@ class WindowCarrier:
 
     def end_view(self, *, goes_on: bool) -> list[Effect]:
         """Others may hold what we do not know to be decided, and go on with it without us."""
-        self._ask_at = self._lift_at = None
+        self._ask_at = self._lift_at = self._early = None
         return self._outbox.fail()
 
     # The stream is held back for us
