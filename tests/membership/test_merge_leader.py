@@ -10,18 +10,20 @@ from motet.wire.frames import MergeResponse
 
 A, B, C = (Address(name, "127.0.0.1", 7800 + at, at + 1) for at, name in enumerate("ABC"))
 MERGE = Ballot(1, A.incarnation)
+ROUND = Ballot(3, 1)
 
 
 def alone(member: Address, epoch: int, position: int, *, is_whole: bool = True) -> MergeResponse:
     view = View(ViewId(9, member.incarnation), (member,), is_primary=False)
     digest = ((member.incarnation, 0, 0, 0),)
     known = (ViewId(epoch, A.incarnation), position, None, (), ())
-    return MergeResponse(MERGE, view, (member,), (), digest, (), (), (), *known, is_whole=is_whole)
+    return MergeResponse(MERGE, view, ROUND, (member,), (), digest, (), (), (), *known, is_whole=is_whole)
 
 
 def followed(*responses: MergeResponse) -> list[Address]:
     """The members of the merged view: those of the part that the others follow come first."""
-    leader = MergeLeader(MERGE, A, ViewId(9, A.incarnation), [response.staying[0] for response in responses])
+    parts = {response.staying[0]: response.view.id for response in responses}
+    leader = MergeLeader(MERGE, A, ViewId(9, A.incarnation), parts)
     for response in responses:
         leader.respond(response.staying[0], response)
     leader.agree(ViewId(10, A.incarnation), True, Counters())
