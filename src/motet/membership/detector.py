@@ -277,6 +277,8 @@ class FailureDetector:
         return Transmit(peer, AreYouAlive(*self._measured(state, now)))
 
     def _learn_pause(self, state: _Peer, now: int) -> None:
+        if state.standing is not Standing.TRUSTED and state.vouches:
+            return  # others heard it meanwhile: the link was silent, and not the process
         excess_ns = now - state.heard_at - self._config.suspect_ns
         if excess_ns >= self._pause_ns(state, now):
             state.pause_ns, state.paused_at = excess_ns, now

@@ -88,7 +88,7 @@ class Reports:
 
     def _send_away(self, member: Address, now: int) -> None:
         before = self._away.pop(member, None)
-        is_again = before is not None and now - before.until < 2 * self._wait_ns(before.times)
+        is_again = before is not None and now - before.until < 4 * self._wait_ns(before.times)
         times = before.times + 1 if before is not None and is_again else 1
         self._away[member] = _Away(times, now + self._wait_ns(times))
         if len(self._away) > MOST_AWAY:
