@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from motet.core.counters import Count
-from motet.core.effects import Admitted, Channel, Effect, SendFailed, Stranded
+from motet.core.effects import Admitted, Channel, Effect, SendFailed, Stranded, SyncCompleted, SyncFailed
 from motet.core.identity import NOBODY, Address, Endpoint
 from motet.core.trace import TRACE_COLUMNS, TraceEvent, TraceKind, trace_name, trace_view
 from motet.core.view import View, ViewId
-from motet.errors import LeftGroupError
+from motet.errors import LeftGroupError, SyncError
 from motet.membership import (
     Accused,
     Consult,
@@ -70,6 +70,14 @@ TABLE: list[tuple[Effect, list[TraceEvent]]] = [
     (
         SendFailed(Channel.TOTAL, None, 4, 9, LeftGroupError("gone")),
         [event(TraceKind.SEND_FAILED, channel="total", position=4, last=9, detail="LeftGroupError: gone")],
+    ),
+    (
+        SyncCompleted(B, 102, 40),
+        [event(TraceKind.SYNC_COMPLETED, peer=NAME_B, channel="unicast", position=40, detail="connection 102")],
+    ),
+    (
+        SyncFailed(B, SyncError("silent")),
+        [event(TraceKind.SYNC_FAILED, peer=NAME_B, channel="unicast", detail="SyncError: silent")],
     ),
     (Stranded(B, 17), [event(TraceKind.STRANDED, peer=NAME_B, last=17)]),
     (

@@ -32,6 +32,8 @@ class TraceKind(StrEnum):
     DELIVERED = "delivered"  # [peer: sender, channel, count: messages, size: their bytes, position: of the first]
     ADMITTED = "admitted"  # own messages left the backlog [peer: to whom, channel, count: so many in all]
     APPEND_REPEATED = "append_repeated"  # the log has it already [last: its sequence, detail: its producer]
+    SYNC_COMPLETED = "sync_completed"  # SYNC-ACK was sent [peer, channel, position: its lowest seqno, detail: conn-id]
+    SYNC_FAILED = "sync_failed"  # a SYNC that was asked for ended without it [peer, channel, detail: why]
     SEND_FAILED = "send_failed"  # [peer: to whom, channel, position: number of the first, last, detail: why]
 
     VIEW_INSTALLED = "view_installed"  # [view, peer: coordinator, count: members, detail: primary or not, and who]
