@@ -1,16 +1,22 @@
-"""The driver by itself: when a lane has space again, and who waits for a SYNC."""
+"""The driver by itself: when a lane has space again, who waits for a SYNC, and what is logged."""
 
 from __future__ import annotations
 
+import logging
 from types import SimpleNamespace
 from typing import Any, cast
+
+import pytest
 
 from motet.aio.driver import WORTH_TELLING, Driver, Freed, LaneKey, _Lane
 from motet.aio.lanes import LANE_BYTES
 from motet.aio.resync import Resyncs
 from motet.core.effects import Admitted, Channel, Effect, SendFailed, SyncCompleted, SyncFailed
 from motet.core.identity import Address
+from motet.core.view import View, ViewId
 from motet.errors import LeftGroupError, SendFailedError, SyncError
+from motet.membership import DigestsOverlapped, ReportedEntry
+from motet.window.digest import DigestEntry
 
 A, B = (Address(name, "127.0.0.1", 7801 + number, number + 1 << 48) for number, name in enumerate("AB"))
 TOTAL: LaneKey = (Channel.TOTAL, None)
@@ -54,6 +60,19 @@ def test_a_connection_that_failed_frees_what_nobody_was_told_of() -> None:
     assert sending.admit(1) == []
     failed = SendFailed(Channel.UNICAST, A, 2, 3, SendFailedError("gone"))
     assert sending.driver._abandoned(failed) == [Freed(TO_A, 600)]
+
+
+def test_overlapping_digests_are_a_warning_with_both_entries(caplog: pytest.LogCaptureFixture) -> None:
+    driver = Sending(TOTAL).driver
+    driver._arms_later = True  # there is no loop here to arm a timer on
+    views = [View(ViewId(number, A.incarnation), (A,), is_primary=False) for number in (4, 5)]
+    entries = (DigestEntry(7, 20, 20), DigestEntry(2, 10, 10))
+    overlap = DigestsOverlapped(A, *map(ReportedEntry, views, entries))
+    with caplog.at_level(logging.WARNING, logger="motet"):
+        driver.perform([overlap], 0)
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert f"7 20 (20) in {views[0]} and 2 10 (10) in {views[1]}" in record.getMessage()
 
 
 # Who waits for a SYNC

@@ -31,6 +31,7 @@ from motet.core.units import MILLISECOND, SECOND
 from motet.errors import BacklogFullError, GroupFailedError, LeftGroupError, MisuseError, MotetError
 from motet.membership.discovery import Consult, DnsName, SharedDirectory
 from motet.membership.engine import ViewInstalled
+from motet.membership.overlap import DigestsOverlapped
 from motet.stack import Announcement, Datagram, Delivered, Member
 from motet.stack.trace import Tracer
 from motet.wire.ordered import Tag
@@ -496,6 +497,8 @@ class Driver:
                 news.append(effect)
             elif isinstance(effect, SyncCompleted | SyncFailed):
                 self._resyncs.ended(effect)
+            elif isinstance(effect, DigestsOverlapped):
+                logger.warning("%s: %s", self.member.address, effect)
             else:
                 news.append(effect)
         if news:

@@ -39,6 +39,7 @@ class TraceKind(StrEnum):
     VIEW_INSTALLED = "view_installed"  # [view, peer: coordinator, count: members, detail: primary or not, and who]
     MERGED = "merged"  # the view is a merge [view, count: parts, detail: their ids]
     MERGE_FAILED = "merge_failed"  # it is tried again [count, detail: the counter's name]
+    DIGESTS_OVERLAPPED = "digests_overlapped"  # in a merge [peer: whose stream, last: the higher seqno, detail: both]
     STABLE = "stable"  # [position]
     ROLLED_BACK = "rolled_back"  # [position: first, last]
     SUSPECTED = "suspected"  # [peer]

@@ -10,6 +10,7 @@ from motet.core.identity import Address, Endpoint
 from motet.core.trace import Emit, TraceEvent, TraceKind, trace_name, trace_view
 from motet.membership import (
     Accused,
+    DigestsOverlapped,
     Left,
     ProvideState,
     StateFailed,
@@ -99,6 +100,9 @@ def _told(effect: Effect, local: str, now: int) -> TraceEvent | None:
             return TraceEvent(
                 now, local, kinds.SYNC_FAILED, trace_name(peer), Channel.UNICAST.value, detail=f"SyncError: {error}"
             )
+        case DigestsOverlapped(peer, first, second):
+            both = ", ".join(f"{one.entry} in {trace_view(one.view.id)}" for one in (first, second))
+            return TraceEvent(now, local, kinds.DIGESTS_OVERLAPPED, trace_name(peer), last=effect.received, detail=both)
         case Stranded(sender, purged):
             return TraceEvent(now, local, kinds.STRANDED, trace_name(sender), last=purged)
         case StableAdvanced(position):
