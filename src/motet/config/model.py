@@ -61,6 +61,7 @@ TIES = (
     ("view_answer_ns", 2, "view_retry_ns"),
     ("xmit_interval_ns", 1, "min_repair_ns"),
     ("give_up_ns", 1, "xmit_interval_ns"),
+    ("sync_timeout_ns", 1, "min_repair_ns"),
     ("ack_max_ns", 1, "ack_min_ns"),
     ("order_reach_frames", 1, "order_window_frames"),
 )
@@ -98,6 +99,8 @@ class Config:
     conn_expiry_ns: int = duration(MINUTE, 0, 365 * DAY, "a connection idle for so long is closed; 0 never")
     conn_close_ns: int = duration(30 * SECOND, 0, 365 * DAY, "and forgotten after this")
     give_up_ns: int = duration(MINUTE, MILLISECOND, 365 * DAY, "a silent peer's messages are given up after this")
+    # Below the 60 s that an admin operation waits, so that `motet probe ... sync` always says how it ended.
+    sync_timeout_ns: int = duration(5 * SECOND, MILLISECOND, 50 * SECOND, "a SYNC without an answer fails after this")
 
     # Failure detection
     heartbeat_ns: int = duration(250 * MILLISECOND, MILLISECOND, MINUTE, "the longest a member is silent")
@@ -238,6 +241,7 @@ class Config:
                 conn_expiry_ns=self.conn_expiry_ns,
                 conn_close_ns=self.conn_close_ns,
                 give_up_ns=self.give_up_ns,
+                sync_timeout_ns=self.sync_timeout_ns,
             ),
             multicast=MulticastConfig(**streams, receive_bytes=receive_bytes),
             membership=self._membership(tuple(seeds), wants_state),

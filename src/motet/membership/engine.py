@@ -343,7 +343,7 @@ class ViewEngine(Coordinator):
         is_primary_now = self.is_primary_with(*counted)
         leader.agree(self._next_id(leader.highest_number), is_primary_now, self._counters)
         self._lead_until = now + LEADER_ANSWERS * self._answer_ns
-        return self._send_all(leader.unanswered())
+        return [*leader.overlaps, *self._send_all(leader.unanswered())]
 
     def _on_merge_refusal(self, source: Address, frame: MergeRefusal, now: int) -> list[Effect]:
         leader = self._leader

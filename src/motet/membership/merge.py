@@ -19,6 +19,7 @@ from motet.core.counters import Count, Counters
 from motet.core.effects import Frame
 from motet.core.identity import Address
 from motet.core.view import Ballot, View, ViewId
+from motet.membership.overlap import DigestsOverlapped, overlaps
 from motet.membership.primary import PrimaryRecord, combined
 from motet.wire.frames import LogEnd, MergeCancel, MergeCommit, MergeRequest, MergeResponse, MergeView, Pairs
 
@@ -155,6 +156,10 @@ class MergeLeader:
         return [(coordinator, MergeCancel(self.merge, is_off)) for coordinator in self._parts]
 
     # What the parts say together
+
+    @property
+    def overlaps(self) -> list[DigestsOverlapped]:
+        return overlaps(self._responses())
 
     def _responses(self) -> list[MergeResponse]:
         """The part with the latest log first, then ours, then by age: seniority in the merged view follows it.
