@@ -11,7 +11,7 @@ import pytest
 
 from motet.core.identity import Address
 from motet.core.units import MILLISECOND, SECOND
-from motet.sim.network import HEALTHY, Network, NetworkProfile, draw_profile
+from motet.sim.network import HEALTHY, LATE_LEAST_NS, Network, NetworkProfile, draw_profile, with_late_control
 from motet.sim.scheduler import Scheduler
 
 A = Address("a", "127.0.0.1", 7800, 1)
@@ -32,9 +32,13 @@ class Wire:
         self.arrivals: list[tuple[int, int]] = []
         self.fates: list[str] = []
 
-    def send(self, source: Address = A, to: Address = B, size: int = 100) -> str:
+    def send(self, source: Address = A, to: Address = B, size: int = 100, *, is_control: bool = False) -> str:
         number = len(self.fates)
-        fate = self.network.send(source, to, size, lambda: self.arrivals.append((self.scheduler.now, number)))
+
+        def arrive() -> None:
+            self.arrivals.append((self.scheduler.now, number))
+
+        fate = self.network.send(source, to, size, arrive, is_control=is_control)
         self.fates.append(fate)
         return fate
 
@@ -99,6 +103,50 @@ def test_every_datagram_handed_over_is_counted_whatever_becomes_of_it() -> None:
     wire.send_many(20)
     wire.send(B, A)
     assert wire.network.sent == 21
+
+
+# Late control frames
+
+
+LATE = NetworkProfile(late_copies=0.2, late_only=0.1, late_ns=10 * SECOND)
+
+
+def test_control_frames_come_again_or_only_seconds_later() -> None:
+    wire = Wire(LATE)
+    for _ in range(MANY):
+        wire.send(is_control=True)
+    wire.scheduler.run_until(FOREVER)
+    fates = Counter(wire.fates)
+    assert share(fates["late again"]) == pytest.approx(0.2, abs=0.02)
+    assert share(fates["late"]) == pytest.approx(0.1, abs=0.02)
+    copies = Counter(number for _, number in wire.arrivals)
+    assert all(copies[number] == (2 if fate == "late again" else 1) for number, fate in enumerate(wire.fates))
+    late = [when for when, _ in wire.arrivals if when > HEALTHY.delay_ns]
+    assert len(late) == fates["late again"] + fates["late"]
+    assert LATE_LEAST_NS <= min(late) < 2 * SECOND
+    assert 9 * SECOND < max(late) <= 10 * SECOND
+
+
+def test_what_carries_data_does_not_come_late() -> None:
+    assert Wire(LATE).send_many(MANY) == {"": MANY}
+
+
+def test_late_control_frames_still_arrive_after_cuts_and_after_healing() -> None:
+    wire = Wire(replace(LATE, late_copies=1.0))
+    wire.send(is_control=True)
+    wire.network.cut([A_TO_B])
+    wire.network.heal()
+    wire.send(is_control=True)
+    wire.scheduler.run_until(FOREVER)
+    assert [number for _, number in wire.arrivals] == [0, 1, 0]
+    assert wire.fates == ["late again", ""]
+
+
+def test_a_network_that_loses_none_gets_only_second_copies() -> None:
+    drawn = [with_late_control(Random(seed), HEALTHY, loses_none=True) for seed in range(100)]
+    assert {profile.late_only for profile in drawn} == {0.0}
+    assert {profile.late_ns for profile in drawn} == {SECOND, 3 * SECOND, 10 * SECOND}
+    assert any(with_late_control(Random(seed), HEALTHY).late_only for seed in range(100))
 
 
 # Cuts
@@ -262,6 +310,11 @@ def test_stragglers_come_when_nobody_expects_them_any_more() -> None:
     assert share(len(late)) == pytest.approx(0.1, abs=0.02)
     assert 900 * MILLISECOND < max(late) <= SECOND
     assert mean(late) == pytest.approx(SECOND / 2, rel=0.1)
+
+
+def test_stragglers_can_all_be_late_by_the_same_time() -> None:
+    profile = NetworkProfile(delay_ns=0, stragglers=0.5, straggler_ns=2 * SECOND, straggler_least_ns=2 * SECOND)
+    assert set(Wire(profile).delays(100)) == {0, 2 * SECOND}
 
 
 def test_only_datagrams_that_are_small_enough_straggle() -> None:

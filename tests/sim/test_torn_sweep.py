@@ -63,7 +63,7 @@ def test_the_network_loses_nothing_and_a_round_trip_is_short() -> None:
     for plan in plans():
         network, detector = plan.network, plan.membership.detector
         lossless = replace(network, delay_ns=0, jitter="none", jitter_ns=0, reordering=0.0, reorder_ns=0)
-        assert replace(lossless, duplication=0.0) == NetworkProfile(delay_ns=0)
+        assert replace(lossless, duplication=0.0, late_copies=0.0, late_ns=0) == NetworkProfile(delay_ns=0)
         slowest_ns = network.delay_ns + 8 * network.jitter_ns + network.reorder_ns
         assert 2 * slowest_ns < detector.verify_ns // detector.verify_attempts
 

@@ -127,17 +127,17 @@ def test_a_process_is_in_every_view_that_it_installs() -> None:
 
 
 def test_no_stale_view_after_a_newer_one() -> None:
-    assert Story().entered(ABC, A).entered(AB, A).broken() == ["agreement"]
+    assert Story().entered(ABC, A).entered(AB, A).broken() == ["view order"]
 
 
 def test_no_view_is_installed_twice() -> None:
-    assert Story().entered(AB, A).entered(AB, A).broken() == ["agreement"]
+    assert Story().entered(AB, A).entered(AB, A).broken() == ["view order"]
 
 
 def test_of_two_views_with_one_number_the_higher_creator_is_newer() -> None:
     low, high = view(4, A, B, creator=A), view(4, A, B, creator=B)
     assert Story().entered(low, A).entered(high, A).broken() == []
-    assert Story().entered(high, A).entered(low, A).broken() == ["agreement"]
+    assert Story().entered(high, A).entered(low, A).broken() == ["view order"]
 
 
 # Virtual synchrony

@@ -11,7 +11,7 @@ from motet.core.identity import Endpoint
 from motet.core.units import MICROSECOND, MILLISECOND, SECOND, format_ns
 from motet.membership import DetectorConfig, MembershipConfig
 from motet.multicast import MulticastConfig
-from motet.sim.network import NetworkProfile, draw_profile
+from motet.sim.network import NetworkProfile, draw_profile, with_late_control
 from motet.sim.plan import Burst
 from motet.stack import MemberConfig
 from motet.unicast import UnicastConfig
@@ -174,7 +174,7 @@ def draw_group_plan(seed: int) -> GroupPlan:
         starts=_draw_starts(rng, members),
         config=config,
         windows=_draw_windows(rng, members, config.multicast.capacity),
-        network=_draw_network(rng),
+        network=with_late_control(Random(f"late {seed}"), _draw_network(rng)),
         duration_ns=duration_ns,
         faults=tuple(sorted(faults, key=lambda fault: fault.at)),
         bursts=_draw_bursts(rng, members, duration_ns, config.frame_bytes),
@@ -195,7 +195,14 @@ def draw_large_plan(seed: int) -> GroupPlan:
         starts=(0,) * LARGE_GROUP,
         config=MemberConfig(frame_bytes=1_400, membership=MembershipConfig.lan().with_seeds(*seeds)),
         windows=(64,) * LARGE_GROUP,
-        network=NetworkProfile(loss=0.005, delay_ns=200 * MICROSECOND, jitter="exponential", jitter_ns=100_000),
+        network=NetworkProfile(
+            loss=0.005,
+            delay_ns=200 * MICROSECOND,
+            jitter="exponential",
+            jitter_ns=100_000,
+            late_copies=0.005,
+            late_ns=10 * SECOND,
+        ),
         duration_ns=8 * SECOND,
         faults=tuple(sorted([partition, crash], key=lambda fault: fault.at)),
         bursts=tuple(Burst(at, rng.choice(members), None, (100,)) for at in range(SECOND, 8 * SECOND, SECOND // 4)),

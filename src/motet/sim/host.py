@@ -22,8 +22,10 @@ from motet.sim.scheduler import Scheduler
 from motet.sim.transcript import Transcript
 from motet.stack import Datagram, Delivered, Member
 from motet.stack.trace import Tracer
+from motet.wire.codec import kind_name
 
 SOCKET_BUFFER_DATAGRAMS = 512
+CARRIES_DATA = ("UnicastData", "MulticastData", "OrderData", "StateChunk")  # all other frames are control frames
 CHECK_EVERY = 4  # steps: what is out of order mostly stays so, and a check costs as much as a step
 
 
@@ -230,7 +232,7 @@ class Host:
             if host is not None:
                 host.arrive(data, self.address)
 
-        fate = world.network.send(self.address, to, len(data), arrive)
+        fate = world.network.send(self.address, to, len(data), arrive, is_control=kind_name(data) not in CARRIES_DATA)
         if self._tracer is not None and fate in LOSSES:
             self._tracer.dropped(fate, world.scheduler.now, to, len(data))
         if world.transcript is not None:

@@ -6,6 +6,8 @@ no gaps         positions of one process, over all lives of its memory, follow o
                 that its tail is taken back, or came in from outside
 stable          a position that anybody reported as stable is never taken back by that process, nor changed by any; all
                 members of the view have delivered it by then and, where they wait for their disks, have it there
+told            a process delivers nothing in a later view while it holds something of an earlier one that the group did
+                not agree on: before that it was told, by RolledBack
 order           messages of one sender stand in the log in the order in which it sent them, each once, and were sent
 once            an append that was sent again and again is in the log once; if anybody knew it to be stable, it is there
 validity        in the end, in a primary view, what a living process accepted is in its log, was taken back, or failed
@@ -36,6 +38,20 @@ class _Log:
     withdrawn: set[bytes] = field(default_factory=set)
     next: int | None = None  # the position that must follow; None: it may begin anywhere
     stable: int = 0
+    fresh: list[int] = field(default_factory=list)  # positions that it delivered since its last view began
+    earlier: list[int] = field(default_factory=list)  # positions of earlier views, and nothing delivered since
+    carried: dict[int, Entry] = field(default_factory=dict)  # what it held of earlier views when it delivered more
+
+    def begin_view(self) -> None:
+        self.earlier += self.fresh
+        self.fresh = []
+
+    def deliver(self, position: int, entry: Entry) -> None:
+        if self.earlier:
+            self.carried.update((at, self.entries[at]) for at in self.earlier if at in self.entries)
+            self.earlier = []
+        self.entries[position] = entry
+        self.fresh.append(position)
 
 
 @dataclass(slots=True)
@@ -66,12 +82,14 @@ class LogChecker:
                     self._on_disk[event.member] = event.position
                 case EnteredView():
                     self._views[event.member] = event.view
+                    self._log(event.member).begin_view()
                     if len(event.subviews) > 1:  # it may come in from another part, and go on elsewhere in the log
                         self._log(event.member).next = None
         for member in final:
             self._compare(member, self._log(member).entries)
         for member, log in self.logs.items():
             self._check_order(member, log)
+            self._check_told(member, log)
         return self.violations
 
     def _log(self, member: Address) -> _Log:
@@ -81,7 +99,7 @@ class LogChecker:
         """It goes on with the log that it had; if its own word ends a view, exactly where it stopped."""
         before = self._log(event.before)
         kept = {position: entry for position, entry in before.entries.items() if position <= event.position}
-        self.logs[event.member] = _Log(kept, set(), event.position + 1, before.stable)
+        self.logs[event.member] = _Log(kept, set(), event.position + 1, before.stable, earlier=sorted(kept))
         self._on_disk[event.member] = event.position
 
     def _deliver(self, event: DeliveredBatch) -> None:
@@ -92,7 +110,7 @@ class LogChecker:
         for offset, message in enumerate(event.messages):
             if position + offset in log.entries:
                 self._violate("total order", f"{_at(event)}: position {position + offset} a second time")
-            log.entries[position + offset] = (event.sender, message)
+            log.deliver(position + offset, (event.sender, message))
         log.next = position + len(event.messages)
         expected = {self._tags.get(message) for message in event.messages}
         if expected and expected != {event.tag}:
@@ -134,6 +152,14 @@ class LogChecker:
             if known != entry:
                 what = f"{member} has {_brief(entry)}, {by} has {_brief(known)}"
                 self._violate("total order", f"at position {position} {what}")
+
+    def _check_told(self, member: Address, log: _Log) -> None:
+        """What was taken back after something further had been delivered was told too late."""
+        for position, entry in log.carried.items():
+            agreed, by = self.agreed.get(position, (entry, member))
+            if agreed != entry:
+                what = f"{_brief(entry)} at {position}, where {by} has {_brief(agreed)}"
+                self._violate("told", f"{member} delivered in a later view while it held {what}")
 
     def _check_order(self, member: Address, log: _Log) -> None:
         last: dict[Address, int] = {}

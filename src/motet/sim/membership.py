@@ -52,15 +52,25 @@ class MembershipWorld:
         self._ambushes: list[GroupFault] = []  # those that wait for a view change
 
     def run(self) -> list[Violation]:
-        for index, at in enumerate(self.plan.starts):
-            self._plan_start(index, at)
-        for fault in self.plan.faults:
-            self.scheduler.at(fault.at, self._fault(fault))
-        for burst in self.plan.bursts:
-            self.scheduler.at(burst.at, self._burst(burst))
+        self._plan_starts()
+        self._plan_events()
         self.scheduler.run_until(self.plan.duration_ns)
         self._heal()
-        unmet = self._wait(self._unmet, PATIENCE_NS) or self._probe()
+        return self._check(self._wait(self._unmet, PATIENCE_NS) or self._probe())
+
+    def _plan_starts(self) -> None:
+        for index, at in enumerate(self.plan.starts):
+            self._plan_start(index, at)
+
+    def _plan_events(self, begin: int = 0) -> None:
+        """Faults and bursts; the plan counts time from `begin`."""
+        for fault in self.plan.faults:
+            self.scheduler.at(begin + fault.at, self._fault(fault))
+        for burst in self.plan.bursts:
+            self.scheduler.at(begin + burst.at, self._burst(burst))
+
+    def _check(self, unmet: list[str]) -> list[Violation]:
+        """What the views and multicasts of the history violate, and what is still unmet in the end."""
         quorum = self.plan.membership.engine.static_quorum
         violations = check_views(self.history, static_quorum=quorum, is_one_primary=self.plan.is_one_primary)
         violations += [*self._check_bounds(), *(Violation("liveness", what) for what in unmet)]

@@ -1,9 +1,13 @@
-"""The network model: loss, duplication, delay, reordering, bandwidth, and links that are cut, one way or both."""
+"""The network model: loss, duplication, delay, reordering, bandwidth, and links that are cut, one way or both.
+
+Control frames (all but those that carry data) may also arrive seconds late, once more or only then: a copy that a
+router kept for a while crosses several view changes, and reaches whoever lives at its destination by then.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Protocol
 
@@ -12,6 +16,7 @@ from motet.core.units import MICROSECOND, MILLISECOND, SECOND, format_ns
 from motet.errors import ConfigError
 
 JITTERS = ("none", "uniform", "exponential", "heavy")
+LATE_LEAST_NS = 500 * MILLISECOND  # a late copy of a control frame comes at least so much later
 LOSSES = ("cut", "lost", "queue full")  # what `send` answers when a datagram does not arrive
 Link = tuple[str, str]  # (from, to), by name: a cable does not know about incarnations
 
@@ -29,9 +34,13 @@ class NetworkProfile:
     reorder_ns: int = 0
     stragglers: float = 0.0  # this share arrives only when nobody expects it any more, up to `straggler_ns` late
     straggler_ns: int = 0
+    straggler_least_ns: int = 0  # and at least so late; equal to `straggler_ns`, all are late by the same time
     straggler_bytes: int = 1 << 16  # only datagrams up to this size straggle: a small value means mostly acks
     bytes_per_second: int = 0  # 0: no limit
     queue_bytes: int = 1 << 20  # what waits for bandwidth beyond this is dropped
+    late_copies: float = 0.0  # this share of control frames arrives a second time, LATE_LEAST_NS to `late_ns` later
+    late_only: float = 0.0  # and this share arrives only then
+    late_ns: int = 0
 
     def __post_init__(self) -> None:
         if self.jitter not in JITTERS:
@@ -43,7 +52,8 @@ class NetworkProfile:
             f"+ {self.jitter} {format_ns(self.jitter_ns)}, "
             f"reordering {self.reordering:.0%} by {format_ns(self.reorder_ns)}, "
             f"stragglers {self.stragglers:.0%} up to {self.straggler_bytes} bytes by {format_ns(self.straggler_ns)}, "
-            f"bandwidth {f'{self.bytes_per_second:,} B/s' if self.bytes_per_second else 'unlimited'}"
+            f"bandwidth {f'{self.bytes_per_second:,} B/s' if self.bytes_per_second else 'unlimited'}, control frames "
+            f"again {self.late_copies:.0%} or only {self.late_only:.0%} up to {format_ns(self.late_ns)} late"
         )
 
 
@@ -64,6 +74,17 @@ def draw_profile(rng: Random) -> NetworkProfile:
         straggler_ns=rng.randrange(100 * MILLISECOND, 1_000 * MILLISECOND),
         bytes_per_second=rng.choice([0, 0, rng.randrange(500_000, 50_000_000)]),
         queue_bytes=rng.choice([1 << 20, 8_000]),
+    )
+
+
+def with_late_control(rng: Random, profile: NetworkProfile, *, loses_none: bool = False) -> NetworkProfile:
+    """The same network, on which control frames come again seconds later, or (unless `loses_none`) only then."""
+    late_only = rng.choice([0.0, 0.0, 0.01, 0.05])
+    return replace(
+        profile,
+        late_copies=rng.choice([0.0, 0.02, 0.1, 0.3]),
+        late_only=0.0 if loses_none else late_only,
+        late_ns=rng.choice([1, 3, 3, 10]) * SECOND,
     )
 
 
@@ -101,7 +122,9 @@ class Network:
         self._cuts.clear()
         self.profile = HEALTHY
 
-    def send(self, source: Address, to: Address, size: int, arrive: Callable[[], None]) -> str:
+    def send(
+        self, source: Address, to: Address, size: int, arrive: Callable[[], None], *, is_control: bool = False
+    ) -> str:
         """Carry one datagram; the answer says what became of it, for the transcript."""
         self.sent += 1
         link = (source.name, to.name)
@@ -112,10 +135,24 @@ class Network:
         departure = self._departure(link, size)
         if departure is None:
             return "queue full"
+        late = self._late(departure, arrive) if is_control else ""
+        if late == "late":
+            return late
         copies = 1 + (self._rng.random() < self.profile.duplication)
         for _ in range(copies):
             self._scheduler.at(departure + self._delay(size), arrive)
-        return "" if copies == 1 else "twice"
+        return late or ("" if copies == 1 else "twice")
+
+    def _late(self, departure: int, arrive: Callable[[], None]) -> str:
+        """Plan a late arrival of a control frame, if it has one; the answer is empty if not."""
+        profile = self.profile
+        if not profile.late_copies and not profile.late_only:
+            return ""
+        choice = self._rng.random()
+        if choice >= profile.late_copies + profile.late_only:
+            return ""
+        self._scheduler.at(departure + self._rng.randrange(LATE_LEAST_NS, profile.late_ns + 1), arrive)
+        return "late" if choice < profile.late_only else "late again"
 
     def _departure(self, link: Link, size: int) -> int | None:
         profile = self.profile
@@ -140,5 +177,5 @@ class Network:
         if rng.random() < profile.reordering:
             delay += rng.uniform(0, profile.reorder_ns)
         if rng.random() < profile.stragglers and size <= profile.straggler_bytes:
-            delay += rng.uniform(0, profile.straggler_ns)
+            delay += rng.uniform(profile.straggler_least_ns, profile.straggler_ns)
         return int(delay)

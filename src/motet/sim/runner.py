@@ -12,6 +12,7 @@ from motet.errors import ConfigError
 from motet.sim.channels import Outcome, run_channels
 from motet.sim.checkers import violation_of
 from motet.sim.membership import run_membership, run_membership_100
+from motet.sim.presets import run_presets
 from motet.sim.small_world import case_count, run_small_world
 from motet.sim.snapshot import run_snapshot
 from motet.sim.torn import run_torn
@@ -21,6 +22,7 @@ SCENARIOS: dict[str, Callable[..., Outcome]] = {
     "channels": run_channels,
     "membership": run_membership,
     "membership-100": run_membership_100,
+    "presets": run_presets,
     "small-world": run_small_world,
     "snapshot": run_snapshot,
     "torn": run_torn,

@@ -13,7 +13,7 @@ from random import Random
 from motet.core.units import MICROSECOND, MILLISECOND, SECOND
 from motet.membership import MembershipConfig
 from motet.sim.group_plan import GroupFault, GroupFaultKind, GroupPlan, endpoint_of
-from motet.sim.network import NetworkProfile
+from motet.sim.network import NetworkProfile, with_late_control
 from motet.sim.plan import Burst
 from motet.stack import MemberConfig
 
@@ -56,7 +56,7 @@ def draw_torn_plan(seed: int) -> GroupPlan:
         starts=tuple(rng.randrange(MILLISECOND) for _ in range(members)),
         config=MemberConfig(frame_bytes=1_400, membership=membership.with_seeds(*seeds)),
         windows=(64,) * members,
-        network=_draw_network(rng),
+        network=with_late_control(Random(f"late {seed}"), _draw_network(rng), loses_none=True),
         duration_ns=acts[-1] + rng.randrange(4 * suspect_ns, 7 * suspect_ns),
         faults=tuple(fault for at in acts for fault in _draw_act(rng, members, at, suspect_ns)),
         bursts=tuple(burst for at in acts for burst in _draw_bursts(rng, members, at, suspect_ns)),

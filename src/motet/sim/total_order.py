@@ -40,8 +40,12 @@ class TotalOrderWorld(MembershipWorld):
     def run(self) -> list[Violation]:
         violations = super().run()
         unmet = [] if violations else self._probe_order() or self._probe_appends()
-        final = [host.address for host in self._staying if host.member.view.is_primary]
         violations += [Violation("liveness", what) for what in unmet]
+        return self._check_log(violations)
+
+    def _check_log(self, violations: list[Violation]) -> list[Violation]:
+        """These, and what the log of the history violates; what is asked of the end only if there are none."""
+        final = [host.address for host in self._staying if host.member.view.is_primary]
         has_quorum = self.plan.membership.engine.static_quorum > 0
         if not self.plan.is_one_primary or (has_quorum and self.plan.is_memory_lost):
             return violations  # every side has a log of its own; or a quorum of members without memory began anew
