@@ -234,6 +234,12 @@ class FailureDetector:
         links = [state.link for state in self._peers.values()]
         return max([self._links.common.share, *(max(link.loss.share, link.loss_out) for link in links)])
 
+    def is_well_heard(self, now: int) -> bool:
+        """Whether all peers hear us, as far as they have told: little is lost, and recent beats of ours were echoed."""
+        recent_ns = 2 * MOST_UNTOLD * self._config.heartbeat_ns  # a busy peer answers only so often
+        is_echoed = all(state.link.unechoed_ns(now) <= recent_ns for state in self._peers.values())
+        return is_echoed and self.loss < LEAST_LOSS
+
     def answer_ns(self, retry_ns: int, least_ns: int, most_ns: int) -> int:
         """How long a question that is repeated every retry_ns may go unanswered, by the worst link that we have:
 

@@ -66,6 +66,10 @@ class Link:
             del self._sent_at[next(iter(self._sent_at))]
         return self.beat
 
+    def unechoed_ns(self, now: int) -> int:
+        """How long ago the oldest beat left that the peer has not confirmed, by its own echo or that of a later one."""
+        return now - next(iter(self._sent_at.values()), now)
+
     def is_late(self, beat: int) -> bool:
         """Whether this beat was overtaken: what it says was true once, and may be no more."""
         return self.heard - MOST_BEATS < beat <= self.heard

@@ -237,6 +237,10 @@ class Membership(Surroundings):
     def answer_ns(self, config: EngineConfig) -> int:
         return self._detector.answer_ns(config.retry_ns, config.answer_ns, config.answer_max_ns)
 
+    def is_well_heard(self, now: int) -> bool:
+        """Whether all members hear us, as far as they have told."""
+        return self._detector.is_well_heard(now)
+
     @property
     def loss(self) -> float:
         """The largest share of datagrams that is lost on a link of ours, as measured."""

@@ -37,6 +37,7 @@ class PlainStream:
 class Carrier(Protocol):
     sent: int  # frames of ours in this view
     delivers_undecided: bool  # all who end a view together hold the same undecided frames
+    is_well_heard: bool  # the others get what we propose, as far as they have told us
 
     def begin_view(self, view: View, isis: Isis, now: int) -> None: ...
 

@@ -45,6 +45,7 @@ class _Peer:
 
 
 class ContinuousCarrier:
+    is_well_heard = True  # nothing depends on it here: SEQ alone decides
     delivers_undecided = False
     is_eager = False  # nothing rides on our stream
 

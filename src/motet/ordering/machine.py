@@ -126,6 +126,14 @@ class TotalOrder:
         """Our log is kept in a journal. It is whole if that has all of it, and not while a part is still fetched."""
         self._log.is_kept, self._log.is_whole = True, is_whole
 
+    def allow_fast_path(self, is_well_heard: bool) -> None:
+        """Only one whom the others hear may act on its own proposals before the sender has confirmed them with SEQ.
+
+        Otherwise it could deliver in an order that nobody else can compute, and that the others do not take when they
+        go on without it.
+        """
+        self._carrier.is_well_heard = is_well_heard
+
     def hold(self) -> None:
         """The application takes nothing for now."""
         self._is_held = True

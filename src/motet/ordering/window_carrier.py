@@ -36,6 +36,7 @@ MOST_DOUBLINGS = 2  # one late proposal holds up the whole log, and a question i
 
 class WindowCarrier:
     delivers_undecided = True
+    is_well_heard = True  # until membership says otherwise
 
     def __init__(self, local: Address, config: OrderingConfig, outbox: Outbox, counters: Counters) -> None:
         self._local = local
@@ -138,7 +139,7 @@ class WindowCarrier:
         """Numbers that have become final wait for a lift. While the view ends nothing more becomes final."""
         if self._is_frozen:
             return
-        if self._early is not None:
+        if self._early is not None and self.is_well_heard:
             self._early.decide()
         first, numbers = self._isis.finals()
         if numbers:
@@ -153,7 +154,7 @@ class WindowCarrier:
         if self._early is not None:
             for frame_id, number in enumerate(numbers, first):
                 self._early.settle(self._rank, frame_id, number)
-        if self._early is None or self._first_rider <= self._untold:
+        if self._early is None or self._first_rider <= self._untold or not self.is_well_heard:
             self._is_lift_due = True
         elif self._lift_at is None:
             self._lift_at = now + self._config.lift_ns

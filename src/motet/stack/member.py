@@ -410,6 +410,8 @@ class Member:
                 effects += self._membership.greet(frame, now)
             elif isinstance(frame, MEMBERSHIP_FRAMES):
                 effects += self._membership.receive(source, frame, now)
+        if self._membership is not None and self.channel.ordering is not None:
+            self.channel.ordering.allow_fast_path(self._membership.is_well_heard(now))
         return effects
 
     # Effects of the machines, carried on or made concrete
