@@ -66,15 +66,17 @@ class DeliveredSequence:
             self._starts.append((position, len(self._entries)))
         self._entries.frombytes(entries)
 
-    def roll_back(self, first: int) -> int:
-        """Forget what is at `first` and after it; the answer is how much that was."""
-        before = len(self._entries)
+    def roll_back(self, first: int) -> list[int]:
+        """Forget what is at `first` and after it; the answer is what that was."""
+        kept = len(self._entries)
         while self._starts and self._starts[-1][0] >= first:
-            del self._entries[self._starts.pop()[1] :]
-        if self._starts and first < self.next_position:
+            kept = self._starts.pop()[1]
+        if self._starts:
             position, index = self._starts[-1]
-            del self._entries[index + first - position :]
-        return before - len(self._entries)
+            kept = min(kept, index + first - position)
+        forgotten = self._entries[kept:].tolist()
+        del self._entries[kept:]
+        return forgotten
 
     def spans(self, last: int | None = None) -> Iterator[Span]:
         """What is there up to position `last`."""
@@ -152,6 +154,10 @@ def _difference(one: Span, other: Span) -> Difference | None:
         return None
     at = int(unequal[0])
     return Difference(first + at, int(ours[at]), int(theirs[at]))
+
+
+def holds(spans: Sequence[Span], entry: int) -> bool:
+    return any((span.entries == np.uint64(entry)).any() for span in spans)
 
 
 def counts_of(spans: Sequence[Span], sender: int, messages: int) -> npt.NDArray[np.int64]:

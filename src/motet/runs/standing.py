@@ -19,6 +19,7 @@ class Standing:
     position: int
     stable: int
     held_back: int  # frames in the hold-back queue
+    is_drained: bool  # nothing of its own waits or is in flight
     waits_for: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
@@ -35,6 +36,7 @@ class Standing:
             ordering.position,
             ordering.stable,
             len(ordering.queue),
+            ordering.is_drained and member.multicast.sender.is_drained,
             tuple(_waits_for(member, ordering)),
         )
 

@@ -104,7 +104,7 @@ def inbound(drop: float, delay: str) -> tuple[str, ...]:
 def deadline_for(messages: int, size: int, drop: float, delay: str, *, one_by_one: bool) -> float:
     """Seconds within which a run must have ended; generous, because it is there to end what would hang.
 
-        (30 + messages / 2000 + bytes / 1 MB + frames of one message / 500) / (1 - drop)^2 + 20 * delay
+    (30 + messages / 2000 + bytes / 1 MB + frames of one message / 500) / (1 - drop)^2 + 20 * delay
     """
     frames = messages if one_by_one else 0
     work = BASE_S + messages / MESSAGES_PER_S + messages * size / BYTES_PER_S + frames / FRAMES_PER_S
