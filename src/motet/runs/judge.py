@@ -16,7 +16,8 @@ SHOWN = 5
 @dataclass(slots=True)
 class RunVerdict:
     is_same: bool | None = None  # what is stable is the same at all members; None for fifo, which has no positions
-    is_accounted: bool = True  # everything accepted was delivered, or reported as failed or rolled back
+    is_accounted: bool | None = True  # everything accepted was delivered, or reported as failed or rolled back;
+    # None: the run was ended before that could be said
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)  # allowed, and worth knowing
 
@@ -25,12 +26,13 @@ class RunVerdict:
         return not self.problems
 
 
-def judge(plan: Plan, reports: Mapping[int, MemberReport], directory: Path) -> RunVerdict:
-    verdict = RunVerdict()
+def judge(plan: Plan, reports: Mapping[int, MemberReport], directory: Path, *, is_over: bool) -> RunVerdict:
+    """`is_over`: the run came to its end; else what is not delivered may only be late."""
+    verdict = RunVerdict(is_accounted=True if is_over else None)
     sequences = {index: load(directory / f"{report.member}.sequence") for index, report in reports.items()}
     if plan.order == "total":
         _compare(reports, sequences, verdict)
-    else:
+    elif is_over:
         _count(plan, reports, verdict)
     for index, report in reports.items():
         _judge_contents(report, verdict)
@@ -73,6 +75,9 @@ def _account(index: int, report: MemberReport, sequences: Mapping[int, Sequence[
     others = [spans for other, spans in sequences.items() if other != index]
     lost = [number for number in report.lost if not any(holds(spans, entry_of(index, number)) for spans in others)]
     if not lost:
+        return
+    if verdict.is_accounted is None:
+        verdict.notes.append(f"{len(lost)} messages that {report.member} accepted were not delivered yet")
         return
     verdict.is_accounted = False
     shown = ", ".join(map(str, lost[:SHOWN])) + (", ..." if len(lost) > SHOWN else "")

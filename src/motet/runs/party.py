@@ -186,7 +186,7 @@ class Party:
 
     @property
     def alive(self) -> list[Player]:
-        return [player for player in self.players if not player.was_killed]
+        return [player for player in self.players if not player.was_killed and player.end is None]
 
     def tell(self, players: Sequence[Player], **command: Any) -> None:
         for player in players:
@@ -198,13 +198,16 @@ class Party:
             injected = lambda rule=rule: all(one.words.get("injected") == rule for one in players)  # noqa: E731
             await self.until(injected, START_S, f"the fault {rule}")
 
-    async def until(self, is_so: Callable[[], bool], seconds: float | None, what: str) -> None:
-        """Wait for something that members say; one that ends unasked ends the run."""
+    async def until(
+        self, is_so: Callable[[], bool], seconds: float | None, what: str, *, minds_ends: bool = True
+    ) -> None:
+        """Wait for something that members say; one that ends unasked ends the run, unless told otherwise."""
         try:
             async with asyncio.timeout(seconds):
                 while not is_so():
                     self._changed.clear()
-                    self.check()
+                    if minds_ends:
+                        self.check()
                     await self._changed.wait()
         except TimeoutError:
             raise DeadlineError(f"the run waited {seconds:.0f} s for {what}, in vain") from None

@@ -14,6 +14,7 @@ from typing import Any
 from motet.runs.child import MemberReport
 from motet.runs.judge import RunVerdict, judge
 from motet.runs.party import DeadlineError, Party, Player, RunFailedError, Word
+from motet.runs.snapshots import is_one_cut
 from motet.runs.work import Plan, name_of
 
 REPORT_S = 15.0
@@ -141,7 +142,8 @@ async def _conclude(party: Party, outcome: Outcome) -> None:
     """Ask whoever still answers for what it saw."""
     party.tell(party.alive, do="report")
     with contextlib.suppress(RunFailedError):
-        await party.until(lambda: all("report" in one.words for one in party.alive), REPORT_S, "the reports")
+        have_reported = lambda: all("report" in one.words for one in party.alive)  # noqa: E731
+        await party.until(have_reported, REPORT_S, "the reports", minds_ends=False)
     outcome.standings = {one.index: one.standing for one in party.players}
     outcome.said = {one.index: lines for one in party.players if (lines := one.last_lines())}
     outcome.reports = {one.index: MemberReport(**one.words["report"]) for one in party.alive if "report" in one.words}
@@ -149,8 +151,10 @@ async def _conclude(party: Party, outcome: Outcome) -> None:
     if silent and not outcome.failure:
         outcome.failure = f"{', '.join(silent)} made no report within {REPORT_S:.0f} s"
     if outcome.reports:
-        outcome.verdict = judge(party.plan, outcome.reports, party.directory)
+        outcome.verdict = judge(party.plan, outcome.reports, party.directory, is_over=not outcome.failure)
     _read_snapshot(party, outcome)
+    if party.plan.faults and outcome.reports and not outcome.total("fault_dropped") + outcome.total("fault_delayed"):
+        outcome.verdict.notes.append("no datagram was dropped or delayed: there were too few for the faults to strike")
 
 
 def _read_snapshot(party: Party, outcome: Outcome) -> None:
@@ -159,6 +163,8 @@ def _read_snapshot(party: Party, outcome: Outcome) -> None:
     if party.plan.snapshot_after and not (outcome.snapshot and "error" not in outcome.snapshot):
         why = outcome.snapshot["error"] if outcome.snapshot else f"{name_of(0)} took none before the run ended"
         outcome.verdict.problems.append(f"there is no snapshot: {why}")
+    elif outcome.snapshot is not None and not is_one_cut(outcome.snapshot):
+        outcome.verdict.problems.append("the snapshot is not one cut: its members do not add up to the same messages")
 
 
 def _place_of(snapshot: dict[str, Any]) -> tuple[bool, int]:

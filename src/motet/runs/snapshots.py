@@ -24,6 +24,18 @@ def snapshot_lines(snapshot: dict[str, Any]) -> Iterator[str]:
     yield from flying
 
 
+def is_one_cut(snapshot: dict[str, Any]) -> bool:
+    """What a member had delivered and what was in flight to it are together all that was sent before the cut.
+
+    So that is the same number of messages for every member.
+    """
+    return len({member["position"] + _ordered(member) for member in snapshot["members"]}) == 1
+
+
+def _ordered(member: dict[str, Any]) -> int:
+    return sum(len(channel["messages"]) for channel in member["in_flight"] if channel["channel"] == "total")
+
+
 def _member_lines(member: dict[str, Any]) -> Iterator[str]:
     yield f"{short(member['member'])}: position {member['position']}, stable {member['stable']}"
     for window in member["windows"]:
