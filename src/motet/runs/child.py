@@ -24,7 +24,6 @@ from motet.aio.group import Group
 from motet.aio.joining import Joining
 from motet.config import Config
 from motet.core.effects import Channel, SendFailed
-from motet.core.view import View
 from motet.errors import MotetError
 from motet.membership.engine import ViewInstalled
 from motet.ordering import RolledBack
@@ -113,18 +112,21 @@ class MemberOfRun:
     async def live(self) -> None:
         """Until there are no more commands; or until something goes wrong, which is then raised."""
         tasks = [asyncio.create_task(step) for step in (self._deliver(), self._tell(), self._obey())]
+        meeting = asyncio.create_task(self._meet())
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in tasks:
+        for task in (*tasks, meeting):
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, meeting, return_exceptions=True)
         for task in done:
             task.result()
+
+    async def _meet(self) -> None:
+        await self._group.until(lambda view: view.is_primary and len(view.members) == self._work.members)
+        say(ready=True)
 
     # Commands
 
     async def _obey(self) -> None:
-        await self._group.until(self._is_complete)
-        say(ready=True)
         lines = await _lines()
         sending: asyncio.Task[None] | None = None
         while line := await lines.readline():
@@ -143,9 +145,6 @@ class MemberOfRun:
                     await self._send_one()
                 case "report":
                     say(report=asdict(self._made_report()))
-
-    def _is_complete(self, view: View) -> bool:
-        return view.is_primary and len(view.members) == self._work.members
 
     # Sending
 

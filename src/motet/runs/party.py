@@ -212,9 +212,12 @@ class Party:
         except TimeoutError:
             raise DeadlineError(f"the run waited {seconds:.0f} s for {what}, in vain") from None
 
+    def ends(self) -> list[str]:
+        """How those ended that were not meant to."""
+        return [end for player in self.players if (end := player.end) is not None]
+
     def check(self) -> None:
-        ends = [end for player in self.players if (end := player.end) is not None]
-        if ends:
+        if ends := self.ends():
             raise RunFailedError("; ".join(ends))
 
 

@@ -147,14 +147,20 @@ async def _conclude(party: Party, outcome: Outcome) -> None:
     outcome.standings = {one.index: one.standing for one in party.players}
     outcome.said = {one.index: lines for one in party.players if (lines := one.last_lines())}
     outcome.reports = {one.index: MemberReport(**one.words["report"]) for one in party.alive if "report" in one.words}
-    silent = [one.name for one in party.alive if "report" not in one.words]
-    if silent and not outcome.failure:
-        outcome.failure = f"{', '.join(silent)} made no report within {REPORT_S:.0f} s"
+    outcome.failure = outcome.failure or _silence(party)
     if outcome.reports:
         outcome.verdict = judge(party.plan, outcome.reports, party.directory, is_over=not outcome.failure)
     _read_snapshot(party, outcome)
     if party.plan.faults and outcome.reports and not outcome.total("fault_dropped") + outcome.total("fault_delayed"):
         outcome.verdict.notes.append("no datagram was dropped or delayed: there were too few for the faults to strike")
+
+
+def _silence(party: Party) -> str:
+    """Why a report is missing; empty if none is."""
+    if ends := party.ends():
+        return "; ".join(ends)
+    silent = [one.name for one in party.alive if "report" not in one.words]
+    return f"{', '.join(silent)} made no report within {REPORT_S:.0f} s" if silent else ""
 
 
 def _read_snapshot(party: Party, outcome: Outcome) -> None:

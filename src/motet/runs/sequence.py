@@ -80,7 +80,9 @@ class DeliveredSequence:
 
     def spans(self, last: int | None = None) -> Iterator[Span]:
         """What is there up to position `last`."""
-        entries = np.frombuffer(self._entries, dtype=np.uint64) if self._entries else np.empty(0, np.uint64)
+        if not self._starts:
+            return
+        entries = np.frombuffer(self._entries, dtype=np.uint64)
         ends = [*(index for _, index in self._starts[1:]), len(entries)]
         for (position, index), end in zip(self._starts, ends, strict=True):
             stop = end if last is None else min(end, index + max(0, last - position + 1))
