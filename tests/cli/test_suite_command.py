@@ -34,6 +34,7 @@ def test_the_cases_hold(motet_command: Shell, small: Path, strategy: str) -> Non
     assert all(case["same_sequence"] and case["accounted"] for case in found["cases"])
     assert found["cases"][-1]["snapshot"]["members"]
     assert found["cases"][3]["killed"] is not None
+    assert "killed between DATA and SEQ, was delivered by" in found["cases"][3]["notes"][0]
     assert list(small.iterdir()) == []
     assert answer.err.count("holds") == len(names)
 

@@ -14,8 +14,9 @@ from typing import Any
 from motet.runs.child import MemberReport
 from motet.runs.judge import RunVerdict, judge
 from motet.runs.party import DeadlineError, Party, Player, RunFailedError, Word
+from motet.runs.sequence import holds, load
 from motet.runs.snapshots import is_one_cut
-from motet.runs.work import Plan, name_of
+from motet.runs.work import Plan, describe_entry, entry_of, name_of
 
 REPORT_S = 15.0
 HELD_S = 15.0
@@ -151,8 +152,24 @@ async def _conclude(party: Party, outcome: Outcome) -> None:
     if outcome.reports:
         outcome.verdict = judge(party.plan, outcome.reports, party.directory, is_over=not outcome.failure)
     _read_snapshot(party, outcome)
+    _note_last_message(party, outcome)
     if party.plan.faults and outcome.reports and not outcome.total("fault_dropped") + outcome.total("fault_delayed"):
         outcome.verdict.notes.append("no datagram was dropped or delayed: there were too few for the faults to strike")
+
+
+def _note_last_message(party: Party, outcome: Outcome) -> None:
+    """What became of the message whose sender was killed; all survivors must do the same with it."""
+    if outcome.killed is None or not outcome.reports:
+        return
+    entry = entry_of(outcome.killed, party.plan.share_of(outcome.killed))
+    holders = [
+        r.member for r in outcome.reports.values() if holds(load(party.directory / f"{r.member}.sequence"), entry)
+    ]
+    said = f"{describe_entry(entry)}, which was killed between DATA and SEQ, was delivered by"
+    if len(holders) in (0, len(outcome.reports)):
+        outcome.verdict.notes.append(f"{said} {'all survivors' if holders else 'none of the survivors'}")
+    else:
+        outcome.verdict.problems.append(f"{said} {', '.join(holders)} and not by the other survivors")
 
 
 def _silence(party: Party) -> str:

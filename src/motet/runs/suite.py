@@ -49,7 +49,7 @@ CASES = (
     Case("several-senders", "all members send at once: ties are broken", (5, 3), 300),
     Case("drop-25", "a quarter of all datagrams is lost", (4, 5), 120, ("drop=0.25@*:in",)),
     # The continuous strategy retransmits every 1.24 s on average, and a try succeeds with one half times one half.
-    Case("drop-50", "half of all datagrams are lost", (4, 3), 40, ("drop=0.5@*:in",)),
+    Case("drop-50", "half of all datagrams are lost", (4, 3), 30, ("drop=0.5@*:in",)),
     Case("delay-half", "half of all datagrams are 2000 ms late", (5, 3), 90, (f"delay={LATE}@*:in",)),
     Case(
         "drop-and-delay",
