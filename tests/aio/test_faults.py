@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from motet.aio.faults import (
     FAULT_FORMS,
+    FRAME_GROUPS,
     MOST_HELD,
     MOST_HELD_BYTES,
     MOST_NAMES,
@@ -22,9 +23,23 @@ from motet.aio.faults import (
     parse_fault,
 )
 from motet.core.counters import Count, Counters
+from motet.core.effects import Frame
 from motet.core.identity import Endpoint
 from motet.core.units import HOUR, MILLISECOND
+from motet.core.view import ViewId
 from motet.errors import ConfigError
+from motet.wire import frames as wire_frames
+from motet.wire.codec import encode, group_id
+from motet.wire.frames import (
+    Heartbeat,
+    MulticastAck,
+    MulticastData,
+    OrderAck,
+    OrderSeq,
+    OrderSeqAck,
+    Proposals,
+    UnicastAck,
+)
 
 IN, OUT = Direction.IN, Direction.OUT
 B, C = Endpoint("127.0.0.1", 7801), Endpoint("127.0.0.1", 7802)
@@ -203,6 +218,40 @@ def test_what_is_held_back_outlives_its_rule() -> None:
     assert not faults.is_active
 
 
+# Only some frames
+
+
+def datagram(frame: Frame) -> bytes:
+    return encode(group_id("g"), 1, 2, frame)
+
+
+def test_a_rule_for_acknowledgements_strikes_those_of_all_layers_and_nothing_else() -> None:
+    faults = injector("cut#ack")
+    view = ViewId(1, 1)
+    acks = (UnicastAck(1, 1), MulticastAck(1), Proposals(view, ()), OrderAck(view, 1, 1), OrderSeqAck(view, 1))
+    assert [faults.apply(IN, B, datagram(frame), 0) for frame in acks] == [[]] * len(acks)
+    for other in (MulticastAck(1), MulticastData(1, 1, 0, b"x"), OrderSeq(view, 1, 0, 1, 0), Heartbeat(view)):
+        struck = isinstance(other, MulticastAck)
+        assert bool(faults.apply(OUT, B, datagram(other), 0)) is not struck
+
+
+def test_the_groups_name_frames_that_there_are() -> None:
+    assert all(hasattr(wire_frames, name) for group in FRAME_GROUPS.values() for name in group)
+
+
+def test_a_sealed_datagram_is_judged_by_what_it_carries() -> None:
+    faults = injector("cut#ack")
+    assert faults.apply(OUT, B, b"sealed", 0, "OrderAck") == []
+    assert faults.apply(OUT, B, b"sealed", 0, "OrderSeq") == [b"sealed"]
+
+
+def test_a_rule_for_some_frames_stands_beside_one_for_all() -> None:
+    faults = injector("drop=0.5", "drop=1#ack", "drop=0.9#ack")
+    assert [str(rule) for rule in faults.rules] == ["drop=0.5", "drop=0.9#ack"]
+    faults.add(parse_fault("clear#ack"))
+    assert [str(rule) for rule in faults.rules] == ["drop=0.5"]
+
+
 # Bounds
 
 
@@ -258,6 +307,9 @@ def test_no_more_names_are_kept_than_stated() -> None:
         ("duplicate=0.1", Fault(FaultKind.DUPLICATE, 0.1)),
         ("reorder=1", Fault(FaultKind.REORDER, 1.0)),
         ("clear", Fault(FaultKind.CLEAR)),
+        ("drop=0.5#ack", Fault(FaultKind.DROP, 0.5, frames="ack")),
+        ("drop=1@*:in#seq", Fault(FaultKind.DROP, 1.0, direction=IN, frames="seq")),
+        ("cut@b#data", Fault(FaultKind.CUT, peer="b", frames="data")),
     ],
 )
 def test_a_fault_is_read(text: str, fault: Fault) -> None:
@@ -281,6 +333,8 @@ def test_a_fault_is_read(text: str, fault: Fault) -> None:
         ("delay=50ms:2", "the probability '2' is not in 0 to 1"),
         ("delay=80ms-10ms", "a delay of 80ms-10ms is not from less to more, up to 1h"),
         ("delay=2h", "a delay of 2h is not from less to more, up to 1h"),
+        ("drop=0.5#akc", "'akc' after the # names no frames"),
+        ("drop=0.5#", "'' after the # names no frames"),
     ],
 )
 def test_what_cannot_be_read_is_told_with_what_can(text: str, why: str) -> None:
@@ -300,12 +354,13 @@ DELAYS = st.tuples(st.integers(0, HOUR), st.integers(0, HOUR)).map(lambda two: (
     st.floats(0, 1),
     PEERS,
     st.sampled_from([None, IN, OUT]),
+    st.sampled_from([None, *FRAME_GROUPS]),
 )
 def test_a_fault_reads_back_as_it_is_shown(
-    kind: FaultKind, probability: float, peer: str, direction: Direction | None
+    kind: FaultKind, probability: float, peer: str, direction: Direction | None, frames: str | None
 ) -> None:
     is_sure = kind in (FaultKind.CUT, FaultKind.CLEAR)
-    fault = Fault(kind, 1.0 if is_sure else probability, peer=peer, direction=direction)
+    fault = Fault(kind, 1.0 if is_sure else probability, peer=peer, direction=direction, frames=frames)
     assert parse_fault(str(fault)) == fault
 
 

@@ -65,6 +65,20 @@ async def still_works(groups: list[Group]) -> None:
     assert sorted(payload for _, payload in logs[0]) == sorted(group.address.name.encode() for group in groups)
 
 
+def test_a_fault_for_some_frames_works_where_they_are_sealed_and_is_refused_where_they_arrive() -> None:
+    async def test() -> None:
+        async with cluster("a", "b", config=keyed(NEW)) as groups:
+            with pytest.raises(MisuseError, match="inject it where datagrams are sent"):
+                groups[0].inject("drop=1#ack")
+            groups[0].inject("drop=1@*:out#ack")
+            await groups[1].multicast(b"x")
+            await until_counted(groups[0], 1, Count.FAULT_DROPPED)
+            groups[0].inject("clear#ack")
+            assert [(await take(group, 1))[0].payload for group in groups] == [b"x", b"x"]
+
+    run(test)
+
+
 def test_nothing_that_members_say_can_be_read() -> None:
     async def test() -> None:
         async with cluster("a", "b", config=keyed(NEW)) as groups:

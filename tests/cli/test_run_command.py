@@ -1,30 +1,38 @@
-"""`motet run`: a small group of real processes, its figures, and its verdict."""
+"""`motet run`: small groups of real processes, their figures, their verdict, and that nothing is left of them."""
 
 from __future__ import annotations
 
-import io
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
-from motet.cli.run import Result, Work, _print, _report, brief, brief_time
-from tests.cli.shell import Shell
+from tests.cli.shell import Shell, plain
+
+PATIENCE_S = 60.0
+MAIN = "from motet.cli.app import main; main()"
 
 
 def test_a_small_run_as_json_under_loss(motet_command: Shell, tmp_path: Path) -> None:
     out = tmp_path / "run"
     sizes = ("--members", "3", "--senders", "2", "--messages", "2001", "--size", "64")
     answer = motet_command("run", *sizes, "--drop", "0.05", "--snapshot-after", "500", "--out", str(out), "--json")
-    assert answer.code == 0
     summary = json.loads(answer.out)
+    assert answer.code == 0, summary
     assert summary["same_sequence"] is True
+    assert summary["accounted"] is True
     assert [result["member"] for result in summary["results"]] == ["m0", "m1", "m2"]
-    assert [result["delivered"] for result in summary["results"]] == [2001] * 3
-    assert len({result["sequence"] for result in summary["results"]}) == 1
+    assert [result["stable"] for result in summary["results"]] == [2001] * 3
+    assert len({result["digest"] for result in summary["results"]}) == 1
+    assert summary["faults"] == ["drop=0.05@*:in"]
     assert sum(result["counters"].get("fault_dropped", 0) for result in summary["results"]) > 0
-    assert summary["results"][0]["snapshot"]["members"] == 3
+    assert len(summary["snapshot"]["members"]) == 3
     assert json.loads((out / "result.json").read_text()) == summary
     assert sorted(path.name for path in out.iterdir()) == ["member-0", "member-1", "member-2", "result.json"]
 
@@ -37,12 +45,49 @@ def test_a_small_run_in_the_order_of_each_sender(motet_command: Shell) -> None:
     assert [result["delivered"] for result in summary["results"]] == [300, 300]
 
 
+@pytest.mark.parametrize("strategy", ["window", "continuous"])
+def test_one_by_one_every_message_is_a_frame(motet_command: Shell, strategy: str) -> None:
+    sizes = ("--members", "2", "--senders", "2", "--messages", "90")
+    answer = motet_command("run", *sizes, "--one-by-one", "--strategy", strategy, "--json")
+    summary = json.loads(answer.out)
+    assert answer.code == 0, summary
+    assert sum(result["counters"]["frame_sent"] for result in summary["results"]) >= 90
+    assert [result["counters"]["frame_ordered"] for result in summary["results"]] == [90, 90]
+
+
+def test_a_snapshot_is_printed_with_what_the_continuous_strategy_retransmits(motet_command: Shell) -> None:
+    sizes = ("--members", "2", "--senders", "2", "--messages", "60", "--one-by-one", "--strategy", "continuous")
+    answer = motet_command("run", *sizes, "--snapshot-after", "10")
+    assert answer.code == 0, answer
+    lines = answer.out.splitlines()
+    assert sum(line.startswith("Snapshot ") for line in lines) == 1
+    assert [line.partition(" position")[0] for line in lines if ": position" in line] == ["m0:", "m1:"]
+    for part in ("hold-back queue:", "still retransmitted:", "accepted and not sent:"):
+        assert sum(line.strip().startswith(part) for line in lines) == 2
+    assert sum(line.startswith("in flight:") for line in lines) == 1
+    assert "All members have the same stable sequence, by content." in answer.out
+
+
+def test_at_the_deadline_it_says_who_stood_where(motet_command: Shell) -> None:
+    """With every datagram ten seconds late nothing can become stable in one."""
+    sizes = ("--members", "2", "--messages", "50", "--delay", "10s", "--deadline", "1s")
+    answer = motet_command("run", *sizes)
+    assert answer.code == 1
+    assert "The run did not come to its end: the deadline of 1 s was reached." in answer.out
+    (standing,) = [line for line in answer.out.splitlines() if line.startswith("m0: view")]
+    for part in ("position", "stable", "hold-back queue", "accepted", "waits for"):
+        assert part in standing
+    assert "Traceback" not in answer.out + answer.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["--members", "2", "--senders", "3"], "--senders 3 is more than --members 2"),
         (["--order", "chaos"], "--order chaos is unknown; allowed are total and fifo"),
-        (["--delay", "soon"], "fault 'delay=soon' cannot be read"),
+        (["--strategy", "hope"], "--strategy hope is unknown; allowed are window and continuous"),
+        (["--delay", "soon"], "fault 'delay=soon@*:in' cannot be read"),
+        (["--deadline", "soon"], "deadline = 'soon' cannot be read"),
         (["--set", "windw_frames=3"], "did you mean window_frames?"),
         (["--preset", "moon"], "preset = 'moon' is outside what is allowed: local, lan, wan"),
     ],
@@ -53,33 +98,87 @@ def test_a_mistake_is_answered_in_words(motet_command: Shell, arguments: list[st
     assert words in answer.said
 
 
-WORK = Work(0, 3, 1, 100_000_000, 1000, "total", (), (), (), None, 0)
+# What is left when it is disturbed
 
 
-def result(member: str, sequence: str = "same") -> Result:
-    latency = {"median_us": 123_456.7, "p99_us": 1_234_567.8}
-    counters = {"frame_resent": 123_456_789}
-    return Result(member, 100_000_000, 222.2, sequence, latency, 1234.56, 12_345.6, None, counters)
+class Running:
+    """The command in a process of its own, with a directory for whatever it makes."""
+
+    def __init__(self, directory: Path, *arguments: str) -> None:
+        self.directory = directory
+        environment = os.environ | {"TMPDIR": str(directory), "COLUMNS": "120"}
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", MAIN, "run", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            text=True,
+        )
+
+    def members(self) -> list[int]:
+        """Processes of members that this run has started."""
+        return [pid for pid, words in _processes() if words[1:4] == ["-m", "motet.runs", str(self.process.pid)]]
+
+    def until_there_are(self, members: int) -> None:
+        until = time.monotonic() + PATIENCE_S
+        while len(self.members()) < members or not list(self.directory.glob("*/m*.log")):
+            assert self.process.poll() is None, self.process.communicate()
+            assert time.monotonic() < until
+            time.sleep(0.02)
+
+    def end(self) -> tuple[int, str]:
+        out, err = self.process.communicate(timeout=PATIENCE_S)
+        return self.process.returncode, plain(out + err)
 
 
-def test_the_table_fits_into_80_columns() -> None:
-    out = io.StringIO()
-    _print(WORK, [result("m0"), result("m1"), Result("m2")], True, None, Console(file=out, width=80))
-    lines = out.getvalue().splitlines()
-    assert max(map(len, lines)) <= 80
-    (row,) = [line for line in lines if line.strip().startswith("m0")]
-    assert " ".join(row.split()) == "m0 100,000,000 0.45 M 450.0 123 ms 1235 ms 1234.56 12346 123 M"
-    assert "…" not in out.getvalue()
-    assert "All members delivered the same sequence." in out.getvalue()
+def _processes() -> Iterator[tuple[int, list[str]]]:
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = entry.read_bytes().decode(errors="replace").split("\0")
+        except OSError:
+            continue
+        yield int(entry.parent.name), words
 
 
-def test_logs_that_differ_are_told_and_the_exit_code_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    assert _report(WORK, [result("m0"), result("m1", "other")], None, False) == 1
-    assert "The logs DIFFER." in capsys.readouterr().out
+LONG = ("--members", "3", "--senders", "3", "--messages", "2000000", "--one-by-one", "--drop", "0.3")
+on_linux = pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="looks for processes in /proc")
 
 
-def test_figures_are_brief() -> None:
-    assert [brief(number) for number in (0, 7, 9_999, 12_345, 434_000, 1e7, 1e9)] == [
-        *("0", "7", "9,999", "0.01 M", "0.43 M", "10.00 M", "1,000 M"),
-    ]
-    assert [brief_time(us) for us in (12.3, 1_860, 186_300, 12_000_000)] == ["0.01 ms", "1.86 ms", "186 ms", "12.0 s"]
+@on_linux
+@pytest.mark.parametrize("members", [1, 3])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_leaves_nothing(tmp_path: Path, members: int, number: signal.Signals) -> None:
+    running = Running(tmp_path, *LONG)
+    running.until_there_are(members)
+    running.process.send_signal(number)
+    code, said = running.end()
+    assert code == 128 + number
+    assert f"interrupted ({number.name})" in said
+    assert "Traceback" not in said
+    assert running.members() == []
+    assert list(tmp_path.iterdir()) == []
+
+
+@on_linux
+def test_a_member_that_is_killed_ends_the_run_which_says_so(tmp_path: Path) -> None:
+    running = Running(tmp_path, *LONG)
+    running.until_there_are(3)
+    os.kill(running.members()[0], signal.SIGKILL)
+    code, said = running.end()
+    assert code == 1
+    assert "died of SIGKILL" in said
+    assert "Traceback" not in said
+    assert running.members() == []
+    assert list(tmp_path.iterdir()) == []
+
+
+@on_linux
+def test_members_do_not_outlive_a_run_that_is_killed(tmp_path: Path) -> None:
+    running = Running(tmp_path, *LONG)
+    running.until_there_are(3)
+    running.process.kill()
+    running.process.communicate()
+    until = time.monotonic() + PATIENCE_S
+    while running.members():
+        assert time.monotonic() < until
+        time.sleep(0.02)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -1114,8 +1115,9 @@ def test_frame_of_another_protocol_is_misuse_and_changes_nothing(has_connection:
     ],
 )
 def test_config_refuses_what_is_out_of_range_and_names_it(field: str, value: int) -> None:
+    options: dict[str, Any] = {field: value}
     with pytest.raises(ConfigError, match="is outside what is allowed"):
-        UnicastConfig(**{field: value})
+        UnicastConfig(**options)
 
 
 @pytest.mark.parametrize("now", [0, 1, TASK_NS, SECOND])

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from motet.wire.backlog import Backlog
-from motet.wire.body import FRAGMENT_HEADER, HEADER, LENGTH_BYTES, MAX_MESSAGE_BYTES, Port, flaw, fragment, pack
+from motet.wire.body import FRAGMENT_HEADER, HEADER, LENGTH_BYTES, MAX_MESSAGE_BYTES, Port, flaw, fragment, pack, split
 from motet.wire.ordered import Tag
 
 SIZES = st.integers(64, 200)
@@ -160,6 +160,15 @@ def test_one_message_of_64_mib_is_cut_into_bodies_that_fit() -> None:
         chunks.append(body[FRAGMENT_HEADER.size :])
     assert b"".join(chunks) == message
     assert backlog.take() == (pack([b"next"]), 1)
+
+
+def test_without_packing_every_message_has_a_body_of_its_own() -> None:
+    backlog = Backlog(1000, packs=False)
+    backlog.extend([b"a", b"b"])
+    backlog.extend([b"c"])
+    bodies = [backlog.take()[0] for _ in range(3)]
+    assert [list(split(body)) for body in bodies] == [[b"a"], [b"b"], [b"c"]]
+    assert not backlog.runs
 
 
 def test_a_body_holds_messages_of_one_port() -> None:

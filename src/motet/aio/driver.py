@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from motet.aio.awake import Awake
-from motet.aio.faults import Direction, Fault, FaultInjector
+from motet.aio.faults import Direction, Fault, FaultInjector, FaultKind
 from motet.aio.resync import Resyncs
 from motet.aio.world import REAL_WORLD, Transport, World
 from motet.core.effects import Admitted, Channel, Effect, SendFailed, SyncCompleted, SyncFailed
@@ -34,6 +34,7 @@ from motet.membership.engine import ViewInstalled
 from motet.membership.overlap import DigestsOverlapped
 from motet.stack import Announcement, Datagram, Delivered, Member
 from motet.stack.trace import Tracer
+from motet.wire.codec import kind_name
 from motet.wire.ordered import Tag
 from motet.wire.seal import Keyring
 from motet.wire.snapshot import SnapshotId, Waiting
@@ -315,6 +316,12 @@ class Driver:
         self.perform(action(now), now)
 
     def inject(self, fault: Fault) -> None:
+        looks_inside = fault.frames is not None and fault.kind is not FaultKind.CLEAR
+        if looks_inside and fault.direction is not Direction.OUT and self._envelope is not None:
+            raise MisuseError(
+                f"the fault {fault} asks which frame a datagram carries, and with a key it arrives sealed; inject it "
+                f"where datagrams are sent (@PEER:out), or leave #{fault.frames} away"
+            )
         self.faults.add(fault)
         self.transport.wants_sources = self.faults.is_active
         if self.tracer is not None:
@@ -540,27 +547,28 @@ class Driver:
         if self._envelope is not None:
             head, tail = self._envelope.seal(datagram.data), b""
         if self._group_endpoint is not None and len(datagram.to) > 1:
-            self._transmit_to(head, self._group_endpoint, now, tail)
+            self._transmit_to(head, self._group_endpoint, now, tail, datagram.head)
             return
         for to in datagram.to:
             place = to.endpoint if type(to) is Address else Endpoint(to.host, to.port)
             if self.faults.is_active:
-                self._transmit_to(head, place, now, tail)
+                self._transmit_to(head, place, now, tail, datagram.head)
             else:
                 self.transport.send(head, place, tail)
 
-    def _transmit_to(self, data: bytes, to: Endpoint, now: int, tail: bytes = b"") -> None:
+    def _transmit_to(self, data: bytes, to: Endpoint, now: int, tail: bytes, plain: bytes) -> None:
+        """`plain`: how the datagram began before it was sealed, so that faults can tell which frame it carries."""
         if not self.faults.is_active:
             self.transport.send(data, to, tail)
             return
-        for copy in self.faults.apply(Direction.OUT, to, b"".join((data, tail)), now):
+        for copy in self.faults.apply(Direction.OUT, to, b"".join((data, tail)), now, kind_name(plain)):
             self.transport.send(copy, to)
 
     def _announce(self, announcement: Announcement, now: int) -> None:
         group = Endpoint(announcement.to.host, announcement.to.port)
         self.transport.listen_to(group)
         data = self._envelope.seal(announcement.data) if self._envelope is not None else announcement.data
-        self._transmit_to(data, group, now)
+        self._transmit_to(data, group, now, b"", announcement.data)
 
     # Looking for others
 

@@ -5,12 +5,13 @@
     delay=50ms          everything                               delay=50ms:0.5     half of it
     delay=10ms-80ms     each by its own draw                     duplicate=0.1      one in ten comes twice
     reorder=0.1         one in ten is overtaken by later ones    clear, clear@b     no more of that
+    drop=0.5#ack        only datagrams that carry an acknowledgement: FRAME_GROUPS has the words after the #
 
 A peer is a member's name, an endpoint `host:port`, or `*`. A name is known from the first view that the peer was in;
 until then only its endpoint tells who it is. All rules that match a datagram are drawn for, each by itself: first cut
-and drop, then duplicate, then delay and reorder for each copy. A rule replaces the one before it of the same kind, peer
-and direction, and a probability of 0 takes it away. Nothing here knows a clock or a socket: the driver asks `apply` for
-each datagram, but only while `is_active`, and `release` when `next_deadline` has come.
+and drop, then duplicate, then delay and reorder for each copy. A rule replaces the one before it of the same kind,
+peer, direction and frames, and a probability of 0 takes it away. Nothing here knows a clock or a socket: the driver
+asks `apply` for each datagram, but only while `is_active`, and `release` when `next_deadline` has come.
 
 Bounds: MOST_RULES rules, MOST_HELD datagrams and MOST_HELD_BYTES bytes held back (beyond it they are dropped, and
 counted), MOST_NAMES names.
@@ -30,6 +31,7 @@ from motet.core.counters import Count, Counters
 from motet.core.identity import Endpoint
 from motet.core.units import HOUR, MILLISECOND, parse_duration, spell_duration
 from motet.errors import ConfigError
+from motet.wire.codec import kind_name
 
 MOST_RULES = 64
 MOST_HELD = 10_000
@@ -40,8 +42,16 @@ REORDER_NS = 20 * MILLISECOND  # far enough behind for others to overtake, and s
 ANYBODY = "*"
 FAULT_FORMS = (
     "drop=P, duplicate=P, reorder=P, delay=TIME, delay=TIME:P, delay=TIME-TIME:P, cut, clear; each may end with "
-    "@PEER or @PEER:in or @PEER:out, where PEER is a name, host:port or *; P is 0 to 1; for example drop=0.2@b:in"
+    "@PEER or @PEER:in or @PEER:out, where PEER is a name, host:port or *, and then with #ack, #data, #seq or "
+    "#heartbeat; P is 0 to 1; for example drop=0.2@b:in"
 )
+# A datagram carries one frame. A rule that ends with # and one of these words strikes only datagrams with such a frame.
+FRAME_GROUPS: dict[str, frozenset[str]] = {
+    "ack": frozenset({"UnicastAck", "MulticastAck", "Proposals", "OrderAck", "OrderSeqAck"}),
+    "data": frozenset({"UnicastData", "MulticastData", "OrderData"}),
+    "seq": frozenset({"OrderSeq"}),
+    "heartbeat": frozenset({"Heartbeat", "AreYouAlive", "IAmAlive"}),
+}
 
 
 class Direction(Enum):
@@ -67,10 +77,12 @@ class Fault:
     delay_ns: tuple[int, int] = (0, 0)  # least and most, for DELAY
     peer: str = ANYBODY
     direction: Direction | None = None  # None: both
+    frames: str | None = None  # a key of FRAME_GROUPS; None: all frames
 
     def __str__(self) -> str:
         where = f"@{self.peer}" if (self.peer, self.direction) != (ANYBODY, None) else ""
         where += f":{self.direction.value}" if self.direction is not None else ""
+        where += f"#{self.frames}" if self.frames is not None else ""
         return f"{self.kind.value}{self._value()}{where}"
 
     def _value(self) -> str:
@@ -82,14 +94,21 @@ class Fault:
         share = f":{self.probability!r}" if self.probability < 1 else ""
         return f"={least if least == most else f'{least}-{most}'}{share}"
 
-    def matches(self, direction: Direction, peer: str, name: str | None) -> bool:
-        return self.direction in (None, direction) and self.peer in (ANYBODY, peer, name)
+    def matches(self, direction: Direction, peer: str, name: str | None, frame: str) -> bool:
+        """`frame`: the name of the frame in the datagram."""
+        is_of_frames = self.frames is None or frame in FRAME_GROUPS[self.frames]
+        return is_of_frames and self.direction in (None, direction) and self.peer in (ANYBODY, peer, name)
 
     def replaces(self, other: Fault) -> bool:
-        return (self.kind, self.peer, self.direction) == (other.kind, other.peer, other.direction)
+        return self._place == other._place
+
+    @property
+    def _place(self) -> tuple[FaultKind, str, Direction | None, str | None]:
+        return self.kind, self.peer, self.direction, self.frames
 
     def clears(self, other: Fault) -> bool:
-        return self.peer in (ANYBODY, other.peer) and self.direction in (None, other.direction)
+        is_of_frames = self.frames in (None, other.frames)
+        return is_of_frames and self.peer in (ANYBODY, other.peer) and self.direction in (None, other.direction)
 
 
 class Held(NamedTuple):
@@ -153,20 +172,25 @@ class FaultInjector:
 
     # Datagrams
 
-    def apply(self, direction: Direction, peer: Endpoint, data: bytes, now: int) -> list[bytes]:
-        """The copies that go on at once: none, one or more. Those that are held back come out of `release`."""
+    def apply(
+        self, direction: Direction, peer: Endpoint, data: bytes, now: int, frame: str | None = None
+    ) -> list[bytes]:
+        """The copies that go on at once: none, one or more. Those that are held back come out of `release`.
+
+        `frame`: which frame it carries, if `data` is sealed and does not say so itself.
+        """
         passed = []
-        for due in self.fates(direction, peer, now):
+        for due in self.fates(direction, peer, now, kind_name(data) if frame is None else frame):
             if due <= now:
                 passed.append(data)
             else:
                 self._hold(due, Held(direction, peer, data))
         return passed
 
-    def fates(self, direction: Direction, peer: Endpoint, now: int) -> list[int]:
+    def fates(self, direction: Direction, peer: Endpoint, now: int, frame: str = "") -> list[int]:
         """When each copy of a datagram goes on; nothing is held by this call, only counted and drawn."""
         where, name = str(peer), self._names.get(peer)
-        rules = [rule for rule in self._rules if rule.matches(direction, where, name)]
+        rules = [rule for rule in self._rules if rule.matches(direction, where, name, frame)]
         if any(rule.kind in (FaultKind.CUT, FaultKind.DROP) and self._strikes(rule) for rule in rules):
             self._counters[Count.FAULT_DROPPED] += 1
             return []
@@ -214,13 +238,16 @@ class FaultInjector:
 
 def parse_fault(text: str) -> Fault:
     """A rule as people write it; FAULT_FORMS says how."""
-    rule, _, where = text.strip().partition("@")
+    head, hash_sign, frames = text.strip().partition("#")
+    if hash_sign and frames not in FRAME_GROUPS:
+        raise _unreadable(text, f"{frames[:20]!r} after the # names no frames")
+    rule, _, where = head.partition("@")
     peer, direction = _parse_where(where)
     if "@" in text and not peer:
         raise _unreadable(text, "no peer stands after the @")
     name, _, value = rule.partition("=")
     if name in ("cut", "clear") and "=" not in rule:
-        return Fault(FaultKind(name), peer=peer or ANYBODY, direction=direction)
+        return Fault(FaultKind(name), peer=peer or ANYBODY, direction=direction, frames=frames or None)
     parse = _VALUES.get(name)
     if parse is None:
         raise _unreadable(text, f"{name[:20]!r} is no kind of fault, or it takes no value")
@@ -228,7 +255,7 @@ def parse_fault(text: str) -> Fault:
         probability, delay_ns = parse(value)
     except ConfigError as error:
         raise _unreadable(text, str(error)) from None
-    return Fault(FaultKind(name), probability, delay_ns, peer or ANYBODY, direction)
+    return Fault(FaultKind(name), probability, delay_ns, peer or ANYBODY, direction, frames or None)
 
 
 def _parse_where(where: str) -> tuple[str, Direction | None]:

@@ -37,7 +37,7 @@ from motet.membership.transfer import ProvideState, StateFailed, StateReceived
 from motet.ordering import AppendRepeated, RolledBack, StableAdvanced
 from motet.snapshot import RecordState, SnapshotFailed, SnapshotTaken
 from motet.snapshot.result import SnapshotResult
-from motet.stack import Delivered, Superseded
+from motet.stack import Delivered, Member, Superseded
 from motet.wire.body import Port
 from motet.wire.ordered import Tag
 from motet.wire.seal import Keyring
@@ -478,6 +478,10 @@ class Group:
     def ask(self, question: Callable[[], T]) -> Future[T]:
         """Run something on the driver's loop, where the member can be looked at."""
         return self._driver.ask(question)
+
+    def look(self, question: Callable[[Member], T]) -> Future[T]:
+        """Ask something about the member; the question runs on the driver's loop, and must change nothing."""
+        return self._driver.ask(lambda: question(self._driver.member))
 
     # Services
 

@@ -20,6 +20,7 @@ COMMANDS = {  # in the order in which the help shows them
     "demo": "motet.cli.demo:demo",
     "node": "motet.cli.node:node",
     "run": "motet.cli.run:run",
+    "suite": "motet.cli.suite:suite",
     "bench": "motet.cli.bench:bench",
     "probe": "motet.cli.probe:probe",
     "log": "motet.cli.log:log",

@@ -77,6 +77,7 @@ class Config:
     order_reach_frames: int = count(1_024, 1, MOST_REACH, "and of those that others may not have delivered yet")
     order_early_members: int = count(5, 0, 64, "up to so many, all hear all proposals of a quiet group: a journey less")
     backlog_bytes: int = size(32 << 20, 1, 1 << 40, "what may wait for the window, per stream; then sends wait")
+    pack_messages: bool = flag(True, "whether messages that wait for the window share a frame; false is slower")
     transport: str = choice(("unicast", "multicast"), "a datagram per member, or one for all by IP multicast")
     multicast_group: str = text("239.192.77.85", "the IP multicast group of transport = multicast")
     multicast_port: int = count(7885, 1, 0xFFFF, "its port")
@@ -236,6 +237,7 @@ class Config:
             frame_bytes=self.frame_bytes - seal_bytes,
             unicast=UnicastConfig(
                 **streams,
+                packs=self.pack_messages,
                 ack_min_ns=self.ack_min_ns,
                 ack_max_ns=self.ack_max_ns,
                 conn_expiry_ns=self.conn_expiry_ns,
@@ -243,7 +245,7 @@ class Config:
                 give_up_ns=self.give_up_ns,
                 sync_timeout_ns=self.sync_timeout_ns,
             ),
-            multicast=MulticastConfig(**streams, receive_bytes=receive_bytes),
+            multicast=MulticastConfig(**streams, packs=self.pack_messages, receive_bytes=receive_bytes),
             membership=self._membership(tuple(seeds), wants_state),
             ordering=self._ordering(waits_for_disk),
             snapshot=SnapshotConfig(timeout_ns=self.snapshot_timeout_ns),
@@ -310,6 +312,7 @@ class Config:
             window=self.order_window_frames,
             reach=self.order_reach_frames,
             backlog_bytes=self.backlog_bytes,
+            packs=self.pack_messages,
             ask_ns=self.order_ask_ns,
             progress_ns=self.order_progress_ns,
             early_members=self.order_early_members,

@@ -44,7 +44,7 @@ class MulticastSender:
         self._config = config
         self._counters = counters
         self._round_trip = round_trip
-        self._backlog = Backlog(config.body_bytes)
+        self._backlog = Backlog(config.body_bytes, packs=config.packs)
         self.rider: Rider | None = None
         self.view = 0  # names the view in every frame
         self._is_riders_turn = False  # frames of ours and of the rider take turns

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from motet.core.effects import Effect, Frame
 from motet.core.identity import Address
@@ -14,6 +14,14 @@ from motet.core.view import View
 from motet.ordering.isis import Isis
 from motet.wire.frames import Finals
 from motet.wire.ordered import Ordered
+
+
+class Retransmission(NamedTuple):
+    """A frame of ours that is sent again until all of these have acknowledged it."""
+
+    frame: str  # DATA or SEQ
+    id: int
+    recipients: tuple[Address, ...]
 
 
 class PlainStream:
@@ -77,6 +85,9 @@ class Carrier(Protocol):
 
     def end_view(self, *, goes_on: bool) -> list[Effect]:
         """Settle what was under way of ours."""
+
+    def retransmissions(self) -> list[Retransmission]:
+        """What this sender repeats by itself; empty where the reliable multicast does that."""
 
     def hold(self) -> None: ...
     def release(self) -> None: ...

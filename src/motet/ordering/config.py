@@ -29,6 +29,7 @@ class OrderingConfig:
     early_members: int = 0  # up to so many members all are told proposals when little is under way; 0: the sender alone
     lift_ns: int = 5 * MILLISECOND  # final numbers that all know already wait so long for a frame to ride on
     waits_for_disk: bool = False  # others hear only of what is on our disk: then stable is, at every member
+    packs: bool = True  # messages that wait share a frame; False: each has a frame of its own
 
     def __post_init__(self) -> None:
         require_between("body_bytes", self.body_bytes, 2 * MIN_BODY_BYTES, MAX_DATAGRAM_BYTES)

@@ -69,6 +69,10 @@ class ContinuousSender(Generic[F]):
                 again.append((sending.frame, tuple(sending.recipients)))
         return again
 
+    def recipients(self) -> dict[int, tuple[Address, ...]]:
+        """Of each message that is still sent, who has not acknowledged it."""
+        return {message_id: tuple(sending.recipients) for message_id, sending in self._sendings.items()}
+
     def next_deadline(self) -> int | None:
         return min((sending.due for sending in self._sendings.values()), default=None)
 

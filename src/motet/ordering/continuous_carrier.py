@@ -24,6 +24,7 @@ from motet.core.counters import Count, Counters
 from motet.core.effects import Broadcast, Effect, Frame, Transmit
 from motet.core.identity import Address
 from motet.core.view import NO_VIEW, View
+from motet.ordering.carrier import Retransmission
 from motet.ordering.config import MOST_REACH, OrderingConfig
 from motet.ordering.continuous import ContinuousSender
 from motet.ordering.isis import MOST_NUMBER, Isis, conclude_with
@@ -232,6 +233,10 @@ class ContinuousCarrier:
             return None
         dues = (self._data.next_deadline(), self._seqs.next_deadline())
         return min((due for due in dues if due is not None), default=None)
+
+    def retransmissions(self) -> list[Retransmission]:
+        senders = (("DATA", self._data.recipients()), ("SEQ", self._seqs.recipients()))
+        return [Retransmission(frame, at, left) for frame, sent in senders for at, left in sorted(sent.items())]
 
     # The end of a view
 

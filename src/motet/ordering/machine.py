@@ -21,7 +21,7 @@ from motet.core.effects import Channel, Deliver, Effect, Frame
 from motet.core.identity import Address
 from motet.core.view import NO_VIEW, View
 from motet.errors import MisuseError
-from motet.ordering.carrier import Carrier, PlainStream
+from motet.ordering.carrier import Carrier, PlainStream, Retransmission
 from motet.ordering.config import OrderingConfig
 from motet.ordering.continuous_carrier import ContinuousCarrier
 from motet.ordering.holdback import HoldBackQueue, Pending
@@ -202,6 +202,15 @@ class TotalOrder:
     @property
     def queue(self) -> HoldBackQueue:
         return self._isis.queue
+
+    def unproposed(self) -> dict[Address, tuple[int, int]]:
+        """Who has not proposed for which frames of ours, first and last."""
+        spans = {member: self._isis.missing(rank, self.sent) for member, rank in self._ranks.items()}
+        return {member: span for member, span in spans.items() if span is not None and member != self._local}
+
+    def retransmissions(self) -> list[Retransmission]:
+        """What is sent again and again, and to whom; only the continuous strategy does so."""
+        return self._carrier.retransmissions()
 
     @property
     def wall_offset_ns(self) -> int:

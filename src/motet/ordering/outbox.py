@@ -40,7 +40,7 @@ class Outbox:
         self.stream = PlainStream()
         self._config = config
         self._body_bytes = config.body_bytes - config.rider_bytes
-        self._backlog = Backlog(self._body_bytes)
+        self._backlog = Backlog(self._body_bytes, packs=config.packs)
         self._again: deque[Draft] = deque()  # were under way when a view ended, and are in no log
         self._under_way: deque[Draft] = deque()
         self._unconfirmed: deque[int] = deque()  # frames that others may not have delivered: the log after each

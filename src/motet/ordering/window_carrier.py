@@ -20,6 +20,7 @@ from motet.core.counters import Count, Counters
 from motet.core.effects import Broadcast, Effect, Frame, Transmit
 from motet.core.identity import Address
 from motet.core.view import NO_VIEW, View
+from motet.ordering.carrier import Retransmission
 from motet.ordering.config import MOST_REACH, OrderingConfig
 from motet.ordering.early import MOST_HEARD, EarlyNumbers
 from motet.ordering.isis import Isis, conclude_with
@@ -246,6 +247,9 @@ class WindowCarrier:
     def next_deadline(self) -> int | None:
         ask, lift = self._ask_at, self._lift_at
         return lift if ask is None or (lift is not None and lift < ask) else ask
+
+    def retransmissions(self) -> list[Retransmission]:
+        return []  # the reliable multicast repairs what is lost
 
     # The end of a view: the streams are the same for all who end it; beside them there is what was decided early
 

@@ -34,6 +34,7 @@ _HELD = pa.struct(
         ("size", pa.int64()),
     ]
 )
+_RETRANSMITTED = pa.struct([("frame", pa.string()), ("id", pa.int64()), ("to", pa.list_(pa.string()))])
 SNAPSHOT_SCHEMA = pa.schema(
     [
         ("snapshot", pa.string()),
@@ -51,6 +52,7 @@ SNAPSHOT_SCHEMA = pa.schema(
         ("stable", pa.int64()),
         ("windows", pa.list_(_WINDOW)),
         ("held_back", pa.list_(_HELD)),
+        ("retransmitted", pa.list_(_RETRANSMITTED)),  # with the continuous strategy: sent again, and to whom
     ]
 )
 
@@ -89,6 +91,7 @@ def _member_rows(result: SnapshotResult) -> Iterator[dict[str, Any]]:
             "stable": report.stable,
             "windows": result.windows(report),
             "held_back": result.held_back(report),
+            "retransmitted": result.retransmitted(report),
         }
 
 

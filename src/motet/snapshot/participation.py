@@ -15,7 +15,17 @@ from dataclasses import dataclass, replace
 from motet.core.effects import Channel
 from motet.core.identity import Address
 from motet.core.view import View
-from motet.wire.snapshot import ChannelState, Held, InFlight, Marker, Report, SnapshotId, StreamWindow, Waiting
+from motet.wire.snapshot import (
+    ChannelState,
+    Held,
+    InFlight,
+    Marker,
+    Report,
+    Retransmitted,
+    SnapshotId,
+    StreamWindow,
+    Waiting,
+)
 
 MESSAGE_OVERHEAD = 16  # what one message costs beside its payload, so that empty ones are bounded, too
 
@@ -32,6 +42,7 @@ class LocalState:
     waiting: tuple[Waiting, ...] = ()  # accepted, and in no channel yet: above all what is to be ordered
     ordered: int = 0  # frames to be ordered that were sent in this view
     talks_to_itself: bool = False  # there is a unicast connection to ourselves
+    retransmitted: tuple[Retransmitted, ...] = ()
 
 
 class Participation:
@@ -110,6 +121,7 @@ class Participation:
             local.held,
             local.waiting,
             tuple(channels),
+            local.retransmitted,
         )
 
 

@@ -104,6 +104,7 @@ class SnapshotResult:
             "stable": report.stable,
             "windows": self.windows(report),
             "held_back": self.held_back(report),
+            "retransmitted": self.retransmitted(report),
             "waiting": [
                 {"channel": w.channel.value, "to": self.name_of(w.to), "port": w.port, "payload": _text(w.payload)}
                 for w in report.waiting
@@ -128,6 +129,13 @@ class SnapshotResult:
                 "high": w.high,
             }
             for w in report.windows
+        ]
+
+    def retransmitted(self, report: Report) -> list[dict[str, Any]]:
+        """What the continuous strategy still sends, and to whom."""
+        return [
+            {"frame": one.frame, "id": one.id, "to": [self.name_of(to) for to in one.recipients]}
+            for one in report.retransmitted
         ]
 
     def held_back(self, report: Report) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from motet.core.counters import Count, Counters
 from motet.core.effects import Channel, Effect
 from motet.core.identity import NOBODY, Address
 from motet.errors import TooManyPeersError
+from motet.ordering import TotalOrder
 from motet.snapshot import SnapshotId, Snapshots
 from motet.snapshot.config import SnapshotConfig
 from motet.snapshot.machine import SendMarker, Tell
@@ -20,7 +21,7 @@ from motet.stack.channel import GroupChannel
 from motet.stack.delivery import Delivered
 from motet.unicast import Unicast
 from motet.wire.body import Port, split
-from motet.wire.snapshot import Held, StreamKind, StreamWindow, Waiting
+from motet.wire.snapshot import Held, Retransmitted, StreamKind, StreamWindow, Waiting
 
 
 @dataclass(slots=True)
@@ -107,6 +108,7 @@ class SnapshotCarrier:
             (*waiting, *unsent),
             ordering.sent,
             talks_to_itself,
+            tuple(_retransmitted(ordering)),
         )
 
     def _windows(self, members: Iterable[Address]) -> Iterator[StreamWindow]:
@@ -129,3 +131,8 @@ class SnapshotCarrier:
         for one in sorted(ordering.queue, key=lambda pending: pending.key):
             sender = ordering.members[one.sender].incarnation
             yield Held(sender, one.id, one.number.number, one.number.proposer, one.is_decided, len(one.body))
+
+
+def _retransmitted(ordering: TotalOrder) -> Iterator[Retransmitted]:
+    for sending in ordering.retransmissions():
+        yield Retransmitted(sending.frame, sending.id, tuple(to.incarnation for to in sending.recipients))

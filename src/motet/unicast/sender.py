@@ -57,7 +57,7 @@ class SendConnection:
         self._first = base + 1
         self._config = config
         self._counters = counters
-        self._backlog = Backlog(config.body_bytes)
+        self._backlog = Backlog(config.body_bytes, packs=config.packs)
         self._largest = config.body_bytes - SINGLE_OVERHEAD  # a message that fits into one frame
         self._round_trip = config.round_trip()
         self._timers: Timers[Timer] = Timers()

@@ -20,6 +20,7 @@ class ChannelConfig:
     min_repair_ns: int = 2 * MILLISECOND  # the fastest pace of repair: twice a scheduling quantum, not a busy loop
     repair_burst: int = 128  # frames asked for in one look: half a window, so that repair does not overflow a socket
     request_limit: int = 64  # frames asked for in one request
+    packs: bool = True  # messages that wait share a frame; False: each has a frame of its own
 
     def __post_init__(self) -> None:
         require_between("capacity", self.capacity, 1, 1 << 20)

@@ -38,14 +38,16 @@ class _Run:
 class Backlog:
     """Messages that wait for a frame, in order. `take` makes the next body out of as many as fit.
 
-    A body holds messages of one port; those that were given with a tag have a body to themselves.
+    A body holds messages of one port; those that were given with a tag have a body to themselves. Without `packs` every
+    message has.
 
     Invariant: `_ends[i]` is how many bytes the messages up to i had since the line was last empty; entries before
     `_head` are taken, and `_cut` counts those that were cut off the front of the lists.
     """
 
-    def __init__(self, body_bytes: int) -> None:
+    def __init__(self, body_bytes: int, *, packs: bool = True) -> None:
         self._body_bytes = body_bytes
+        self._packs = packs
         self._messages: list[bytes] = []
         self._ends: list[int] = []
         self._head = 0
@@ -88,7 +90,9 @@ class Backlog:
         if ends[-1] - start > MAX_MESSAGE_BYTES:
             require_small(messages)
         last = self.runs[-1] if self.runs else None
-        if last is not None and last.port == port and last.tag is None and tag is None:
+        if not self._packs:
+            self.runs.extend(_Run(port, tag, 1) for _ in messages)
+        elif last is not None and last.port == port and last.tag is None and tag is None:
             last.count += len(messages)
         else:
             self.runs.append(_Run(port, tag, len(messages)))

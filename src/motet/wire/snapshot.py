@@ -80,6 +80,15 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
+class Retransmitted:
+    """A frame that the continuous strategy sends again until all of its recipients have acknowledged it."""
+
+    frame: str  # DATA or SEQ
+    id: int
+    recipients: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class InFlight:
     port: int
     payload: bytes
@@ -117,6 +126,7 @@ class Report:
     held: tuple[Held, ...]
     waiting: tuple[Waiting, ...]  # above all what is to be ordered, and has not gone out yet
     channels: tuple[ChannelState, ...]  # those that were not empty
+    retransmitted: tuple[Retransmitted, ...] = ()  # only with the continuous strategy
 
 
 Message = Marker | Report | Refusal | Abandon
@@ -184,11 +194,18 @@ _CHANNEL_STATE: Field[ChannelState] = checked(
 _MARKER: Field[Marker] = checked(Marker, lambda m: (m.snapshot, m.view, m.ordered), _ID, VIEW_ID, U64)
 _REFUSAL: Field[Refusal] = checked(Refusal, lambda r: (r.snapshot, r.reason, r.passes), _ID, _REASON, FLAG)
 _ABANDON: Field[Abandon] = checked(Abandon, lambda a: (a.snapshot,), _ID)
+_FRAME = _one_of(str, ("DATA", "SEQ"))
+_RETRANSMITTED: Field[Retransmitted] = checked(
+    Retransmitted, lambda r: (r.frame, r.id, r.recipients), _FRAME, U64, _many(U64)
+)
 _REPORT: Field[Report] = checked(
     Report,
-    lambda r: (r.snapshot, r.recorded_at, r.state, r.position, r.stable, r.windows, r.held, r.waiting, r.channels),
+    lambda r: (
+        *(r.snapshot, r.recorded_at, r.state, r.position, r.stable),
+        *(r.windows, r.held, r.waiting, r.channels, r.retransmitted),
+    ),
     *(_ID, U64, BYTES, U64, U64),
-    *(_many(_WINDOW), _many(_HELD), _many(_WAITING), _many(_CHANNEL_STATE)),
+    *(_many(_WINDOW), _many(_HELD), _many(_WAITING), _many(_CHANNEL_STATE), _many(_RETRANSMITTED)),
 )
 _KINDS: dict[type[Message], tuple[int, Field[Message]]] = {
     Marker: (1, _MARKER),  # type: ignore[dict-item]
