@@ -80,6 +80,18 @@ class Observer:
             self._notices.pop(gone, None)
         return [{"member": str(m), "name": m.name, "admin": self._notices.get(m, {}).get("admin")} for m in members]
 
+    def _links(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "peer": str(peer),
+                "loss_in": round(link.loss_in, 3),
+                "loss_out": round(link.loss_out, 3),
+                "round_trip_us": None if link.round_trip_ns is None else round(link.round_trip_ns / 1e3, 1),
+                "suspected_after_s": round(link.detection_ns / SECOND, 2),
+            }
+            for peer, link in self._driver.member.membership.links().items()
+        ]
+
     def _note_view(self, effect: ViewInstalled) -> None:
         view, now = effect.view, self._time()
         names = [member.name for member in view.members]
@@ -121,6 +133,7 @@ class Observer:
             "views": list(self._views),
             "events": list(self._events),
             "peers": self._peers(member.view),
+            "links": self._links(),
             "services": self.services,
             "memory_bytes": memory_bytes(),
             "cpu_s": round(time.process_time(), 3),

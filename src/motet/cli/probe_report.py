@@ -54,7 +54,7 @@ class Section:
         return table
 
 
-FIGURES = frozenset({"position", "behind", "missing", "in flight", "value"})
+FIGURES = frozenset({"position", "behind", "missing", "in flight", "value", "lost in", "lost out", "round trip"})
 
 
 def render(found: list[Section]) -> Group:
@@ -70,6 +70,7 @@ def sections(stats: Stats, health: Stats) -> list[Section]:
         Section("health", (), tuple(_health(health))),
         Section("view", VIEW_COLUMNS, tuple(_view(stats))),
         Section("log", ("what", "value"), tuple(_log(stats))),
+        Section("links", LINK_COLUMNS, tuple(_links(stats))),
         Section("faults", ("rule",), tuple((plain(rule),) for rule in texts(stats, "faults"))),
         Section("views", ("ago", "view", "what"), tuple(_views(stats))),
         Section("events", ("ago", "kind", "what"), tuple(_events(stats))),
@@ -131,6 +132,22 @@ def _view(stats: Stats) -> Iterator[tuple[str, ...]]:
             f"{max(0, position - theirs):,}" if is_known else "?",
             "" if member == own else str(missing.get(member, 0)),
             plain(links.get(member, "")).lower(),
+        )
+
+
+LINK_COLUMNS = ("peer", "lost in", "lost out", "round trip", "suspected after")
+
+
+def _links(stats: Stats) -> Iterator[tuple[str, ...]]:
+    """How the network is, as heartbeats measure it, and how long a crash would therefore go unnoticed."""
+    for row in rows(stats, "links"):
+        round_trip = maybe(row, "round_trip_us")
+        yield (
+            plain(text(row, "peer")),
+            percent(number(row, "loss_in")),
+            percent(number(row, "loss_out")),
+            "not measured" if round_trip is None else f"{round_trip / 1000:,.2f} ms",
+            f"{number(row, 'suspected_after_s'):.2f} s",
         )
 
 

@@ -20,6 +20,10 @@ class RoundTrip:
         self._deviation += (abs(error) - self._deviation) // 4
 
     @property
+    def smoothed_ns(self) -> int:
+        return self._smoothed
+
+    @property
     def patience_ns(self) -> int:
         """How long to wait for an answer before asking again."""
         return max(self._floor, min(self._smoothed + 4 * self._deviation, self._ceiling))

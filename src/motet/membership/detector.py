@@ -23,6 +23,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from math import ceil, log
+from typing import NamedTuple
 
 from motet.core.checks import require_between
 from motet.core.effects import Effect, Transmit
@@ -92,6 +93,15 @@ class Trusted(Effect):
     """A suspected peer was heard again."""
 
     peer: Address
+
+
+class LinkReport(NamedTuple):
+    """What is measured of the link with one peer, and what follows from it."""
+
+    loss_in: float  # the share of its beats that are lost or overtaken
+    loss_out: float  # the same of ours, as the peer tells it
+    round_trip_ns: int | None  # smoothed; None until it was measured
+    detection_ns: int  # how long a crash of this peer would go unnoticed
 
 
 class Standing(Enum):
@@ -233,6 +243,17 @@ class FailureDetector:
         """The largest share of datagrams that is lost on a link of ours, in either direction, as measured."""
         links = [state.link for state in self._peers.values()]
         return max([self._links.common.share, *(max(link.loss.share, link.loss_out) for link in links)])
+
+    def links(self) -> dict[Address, LinkReport]:
+        return {
+            peer: LinkReport(
+                state.link.loss.share,
+                state.link.loss_out,
+                state.link.round_trip.smoothed_ns if state.link.has_echo else None,
+                self._detection_ns(state.link),
+            )
+            for peer, state in self._peers.items()
+        }
 
     def is_well_heard(self, now: int) -> bool:
         """Whether all peers hear us, as far as they have told: little is lost, and recent beats of ours were echoed."""

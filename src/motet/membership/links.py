@@ -57,6 +57,7 @@ class Link:
     beat: int = 0  # the last one that we sent
     heard: int = 0  # the highest one that arrived
     heard_at: int = 0
+    has_echo: bool = False  # a round trip was measured
     _sent_at: dict[int, int] = field(default_factory=dict)  # beats whose echo may still come
 
     def next_beat(self, now: int) -> int:
@@ -89,6 +90,7 @@ class Link:
             return
         for earlier in [one for one in self._sent_at if one <= beat]:
             del self._sent_at[earlier]
+        self.has_echo = True
         self.round_trip.sample(max(0, now - sent_at - held_ns))
 
 

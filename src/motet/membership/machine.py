@@ -20,7 +20,7 @@ from motet.core.effects import Effect, Frame, Transmit
 from motet.core.identity import Address, Endpoint
 from motet.core.view import NO_VIEW, View, ViewId, ViewSummary
 from motet.membership.config import MembershipConfig
-from motet.membership.detector import MOST_UNTOLD, FailureDetector, SignOfLife, Suspected, Trusted
+from motet.membership.detector import MOST_UNTOLD, FailureDetector, LinkReport, SignOfLife, Suspected, Trusted
 from motet.membership.discovery import Discovery, DnsName, SharedDirectory
 from motet.membership.engine import FRAMES as ENGINE_FRAMES
 from motet.membership.engine import EngineConfig, Flushed, MergeFailed, Surroundings, ViewEngine, ViewInstalled
@@ -241,10 +241,9 @@ class Membership(Surroundings):
         """Whether all members hear us, as far as they have told."""
         return self._detector.is_well_heard(now)
 
-    @property
-    def loss(self) -> float:
-        """The largest share of datagrams that is lost on a link of ours, as measured."""
-        return self._detector.loss
+    def links(self) -> dict[Address, LinkReport]:
+        """What is measured of the link with each other member, and how long its crash would go unnoticed."""
+        return self._detector.links()
 
     def is_left_alone(self, coordinator: Address) -> bool:
         return self._reports.is_away(coordinator, self._now)
