@@ -23,7 +23,7 @@ from motet.wire.ordered import seal
 from motet.wire.reassembler import Reassembler
 from tests.membership.world import Flight
 from tests.ordering.alone import START, V1, V2, A, B, C, body, together, total
-from tests.ordering.world import OrderedWorld, patient
+from tests.ordering.world import OrderedWorld
 
 SEED_INTERVALS_MS = [200, 400, 800, 1600, 3200, 200, 400, 800, 1600, 3200, 200]
 TEXTS = [f"t{number}" for number in range(1, 6)]
@@ -510,7 +510,7 @@ def test_a_proposer_crashes_before_it_proposed() -> None:
 
 def test_a_joiner_arrives_while_frames_are_pending() -> None:
     """They are ordered in the view with it, so it has them all; what was delivered before it has not."""
-    world = OrderedWorld(membership=patient())
+    world = OrderedWorld()
     world.gather(*"AB")
     world.order("A", *TEXTS[:2])
     world.finish("AB", 2)
@@ -526,7 +526,7 @@ def test_a_joiner_arrives_while_frames_are_pending() -> None:
 
 
 def test_two_senders_with_equal_final_numbers() -> None:
-    world = OrderedWorld(membership=patient())
+    world = OrderedWorld()
     world.gather(*"AB")
     numbers: list[int] = []
     world.on_frame(lambda f: numbers.append(f.frame.number) if isinstance(f.frame, OrderSeq) else None)
@@ -541,7 +541,7 @@ def test_two_senders_with_equal_final_numbers() -> None:
 def test_a_lost_datagram_of_each_kind() -> None:
     """“If dropped or delayed, it will be retransmitted”: the first repetition comes after 200 ms."""
     for kind in (OrderData, OrderAck, OrderSeq, OrderSeqAck):
-        world = OrderedWorld(membership=patient())
+        world = OrderedWorld()
         world.gather(*"ABC")
         world.drop_next(
             kind, "A" if kind in (OrderData, OrderSeq) else "B", "B" if kind in (OrderData, OrderSeq) else "A"
@@ -555,7 +555,7 @@ def test_a_lost_datagram_of_each_kind() -> None:
 
 def test_half_of_all_datagrams_take_two_seconds() -> None:
     """“the message delay test may take a while to complete since, 50% of the messages are being delayed by 2000ms”"""
-    world = OrderedWorld(membership=patient())
+    world = OrderedWorld()
     world.gather(*"ABC")
     for kind in (OrderData, OrderAck, OrderSeq, OrderSeqAck):
         world.delay(kind, 0.5, 2.0)

@@ -31,7 +31,7 @@ from tests.ordering.alone import (
     to,
     total,
 )
-from tests.ordering.world import OrderedWorld, patient, sealed_in
+from tests.ordering.world import OrderedWorld, sealed_in
 
 EARLY = OrderingConfig(early_members=3, lift_ns=5 * MILLISECOND)
 
@@ -173,7 +173,7 @@ class TestTheSender:
 def test_two_journeys_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """All three deliver though no sender has said a number."""
     monkeypatch.setattr(OrderedWorld, "carrier", "early")
-    world = OrderedWorld(membership=patient(), ordering=OrderingConfig(lift_ns=10 * SECOND))
+    world = OrderedWorld(ordering=OrderingConfig(lift_ns=10 * SECOND))
     world.gather(*"ABC")
     said: list[Flight] = []
     world.on_frame(lambda flight: said.append(flight) if (sealed := sealed_in(flight)) and sealed.numbers else None)

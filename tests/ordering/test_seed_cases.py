@@ -9,12 +9,14 @@ from __future__ import annotations
 import pytest
 
 from motet.core.effects import Frame
+from motet.membership import MembershipConfig
 from motet.ordering import RolledBack
 from motet.wire.frames import OrderAck, OrderData, OrderSeqAck, Proposals
 from tests.membership.world import Flight
-from tests.ordering.world import CARRIERS, OrderedWorld, patient, sealed_in
+from tests.ordering.world import CARRIERS, OrderedWorld, sealed_in
 
 pytestmark = pytest.mark.parametrize("carrier", CARRIERS, indirect=True)
+SHIPPED = {"local": MembershipConfig.local, "lan": MembershipConfig.lan, "wan": MembershipConfig.wan}
 ACKS: tuple[type[Frame], ...] = (Proposals, OrderAck, OrderSeqAck)
 
 
@@ -25,8 +27,9 @@ def carrier(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return name
 
 
-def of_four() -> OrderedWorld:
-    world = OrderedWorld(membership=patient())
+def of_four(preset: str = "lan") -> OrderedWorld:
+    """With the membership settings that people get; nothing here is more patient than what is shipped."""
+    world = OrderedWorld(membership=SHIPPED[preset]())
     world.gather(*"ABCD")
     return world
 
@@ -57,16 +60,18 @@ def test_several_senders() -> None:
     same_everywhere(world, 40, limit=2)
 
 
+@pytest.mark.parametrize("preset", SHIPPED)
 @pytest.mark.parametrize("loss", [0.25, 0.5])
-def test_a_share_of_all_datagrams_is_dropped(loss: float) -> None:
-    world = of_four()
+def test_a_share_of_all_datagrams_is_dropped(loss: float, preset: str) -> None:
+    world = of_four(preset)
     world.loss = loss
     send_from(world, "ABC", 5)
     same_everywhere(world, 15, limit=120)
 
 
-def test_half_of_all_acks_take_two_seconds() -> None:
-    world = of_four()
+@pytest.mark.parametrize("preset", SHIPPED)
+def test_half_of_all_acks_take_two_seconds(preset: str) -> None:
+    world = of_four(preset)
     for kind in ACKS:
         world.delay(kind, 0.5, 2.0)
     send_from(world, "ABC", 5)

@@ -38,11 +38,11 @@ from tests.ordering.alone import (
     to,
     total,
 )
-from tests.ordering.world import OrderedWorld, patient, sealed_in
+from tests.ordering.world import OrderedWorld, sealed_in
 
 
 def quiet_world(names: str = "ABC") -> OrderedWorld:
-    world = OrderedWorld(membership=patient())
+    world = OrderedWorld()
     world.gather(*names)
     return world
 

@@ -17,7 +17,7 @@ from motet.core.identity import Address, Endpoint
 from motet.core.units import SECOND
 from motet.core.view import ViewId
 from motet.errors import NotPrimaryError
-from motet.membership import DetectorConfig, MembershipConfig, StateReceived, ViewInstalled
+from motet.membership import MembershipConfig, StateReceived, ViewInstalled
 from motet.ordering import OrderingConfig, RolledBack, StableAdvanced, TotalOrder
 from motet.stack import Delivered, Member, MemberConfig, Memory
 from motet.wire.body import flaw
@@ -26,11 +26,6 @@ from motet.wire.ordered import ORDERED, Ordered, unseal
 from tests.membership.world import FIRST_PORT, GROUP, Flight, Process, World
 
 Log = dict[int, str]
-LONG = DetectorConfig(SECOND, 60 * SECOND, 20 * SECOND)  # nobody is suspected while a test looks at something else
-
-
-def patient() -> MembershipConfig:
-    return replace(MembershipConfig.lan(), detector=LONG)
 
 
 CARRIERS = ("window", "early", "continuous")

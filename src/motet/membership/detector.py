@@ -267,7 +267,7 @@ class FailureDetector:
         the round trip with four deviations, and as many tries as make an accident rarer than UNANSWERED_BY_CHANCE.
         """
         states = list(self._peers.values())
-        worst = max((self._links.unanswered(link) for link in (None, *(state.link for state in states))))
+        worst = max(self._links.unanswered(link) for link in (None, *(state.link for state in states)))
         slowest_ns = max((state.link.round_trip.patience_ns for state in states if state.link.heard), default=0)
         wanted_ns = slowest_ns + tries(worst, UNANSWERED_BY_CHANCE) * retry_ns
         return max(min(wanted_ns, most_ns), least_ns)
