@@ -248,7 +248,7 @@ def a_merge_is_refused_by_silence(patch: pytest.MonkeyPatch) -> None:
     original = ViewEngine._on_merge_request
 
     def on_merge_request(self: ViewEngine, source: Address, frame: MergeRequest, now: int) -> list[Effect]:
-        return [] if self._why_not(source) is not None else original(self, source, frame, now)
+        return [] if self._why_not(source, frame) is not None else original(self, source, frame, now)
 
     patch.setattr(ViewEngine, "_on_merge_request", on_merge_request)
 

@@ -31,7 +31,7 @@ from motet.wire.codec import encode, group_id
 from motet.wire.frames import Commit, MulticastData, Prepared, Progress, ProposalRequest, Proposals, Stable, UnicastData
 from motet.wire.ordered import ORDERED, Number, seal
 from tests.membership.world import GROUP, Flight
-from tests.ordering.world import CARRIERS, OrderedWorld, failures, patient, refused, sealed_in
+from tests.ordering.world import CARRIERS, OrderedWorld, failures, refused, sealed_in
 
 TEXTS = [f"t{number}" for number in range(1, 6)]
 all_carriers = pytest.mark.parametrize("carrier", CARRIERS, indirect=True)
@@ -177,7 +177,7 @@ class TestLossAndDelay:
     @all_carriers
     @pytest.mark.parametrize("loss", [0.25, 0.5])
     def test_drop_25_and_50_percent_of_all_datagrams(self, loss: float) -> None:
-        world = OrderedWorld(membership=patient(), frame_bytes=1_400)
+        world = OrderedWorld(frame_bytes=1_400)
         world.gather(*"ABC")
         world.loss = loss
         stop = world.keep_ordering(*"ABC", every_ms=20)
@@ -207,7 +207,7 @@ class TestLossAndDelay:
     @all_carriers
     def test_half_of_all_proposals_take_two_seconds(self) -> None:
         """The seed's "acks". Whoever misses them asks, so most need not wait for so long."""
-        world = OrderedWorld(membership=patient())
+        world = OrderedWorld()
         world.gather(*"ABC")
         world.delay(Proposals, 0.5, 2.0)
         stop = world.keep_ordering(*"ABC", every_ms=10)
@@ -221,7 +221,7 @@ class TestLossAndDelay:
         assert world.is_ordered("ABC", count)
 
     def test_all_proposals_take_two_seconds(self) -> None:
-        world = OrderedWorld(membership=patient())
+        world = OrderedWorld()
         world.gather(*"ABC")
         world.delay(Proposals, 1.0, 2.0)
         world.order("A", *TEXTS)
@@ -231,7 +231,7 @@ class TestLossAndDelay:
     @all_carriers
     @pytest.mark.parametrize("kind", [Proposals, ProposalRequest, Progress, Stable])
     def test_some_frames_of_one_kind_are_lost(self, kind: type) -> None:
-        world = OrderedWorld(membership=patient())
+        world = OrderedWorld()
         world.gather(*"ABC")
         if kind is ProposalRequest:
             world.drop_next(Proposals, "*", "*", 3)
@@ -241,7 +241,7 @@ class TestLossAndDelay:
         assert world["C"].ordered == TEXTS
 
     def test_the_last_seq_is_lost(self) -> None:
-        world = OrderedWorld(membership=patient())
+        world = OrderedWorld()
         world.gather(*"ABC")
         lost: list[str] = []
 
@@ -370,7 +370,7 @@ class TestFifoAcrossAFlush:
 class TestAJoinerArrives:
     def test_while_many_frames_are_pending(self) -> None:
         """It delivers exactly from the view's position on."""
-        world = OrderedWorld(ordering=OrderingConfig(window=4_096, reach=4_096), membership=patient(), capacity=2_048)
+        world = OrderedWorld(ordering=OrderingConfig(window=4_096, reach=4_096), capacity=2_048)
         world.gather(*"AB")
         world.order("A", *numbered("before", 3))
         world.finish("AB", 3)
@@ -571,7 +571,7 @@ class TestOneStream:
     @all_carriers
     @pytest.mark.parametrize("frame_bytes", [256, 300, 1_400])
     def test_large_messages_of_both_kinds_in_small_frames(self, frame_bytes: int) -> None:
-        world = OrderedWorld(frame_bytes=frame_bytes, membership=patient())
+        world = OrderedWorld(frame_bytes=frame_bytes)
         world.gather(*"AB")
         sizes: list[int] = []
         world.on_frame(lambda f: sizes.append(len(f.data)) if isinstance(f.frame, MulticastData) else None)
@@ -628,7 +628,7 @@ class TestHolding:
     @all_carriers
     def test_whoever_waits_for_others_does_not_tell_them_again_and_again(self) -> None:
         """`progress_ns`: how often members tell how far they are, while that changes."""
-        world = OrderedWorld(membership=patient())
+        world = OrderedWorld()
         world.gather(*"ABC")
         world.order("A", "a1")
         world.run(0.0025)
@@ -741,7 +741,7 @@ class TestWhatTheApplicationIsTold:
 
 class TestNonsense:
     def pair(self) -> OrderedWorld:
-        world = OrderedWorld(membership=patient())
+        world = OrderedWorld()
         world.gather(*"AB")
         return world
 
@@ -766,7 +766,7 @@ class TestNonsense:
     @pytest.mark.parametrize("is_ordered", [True, False])
     def test_a_member_without_total_order_keeps_its_plain_stream_clean(self, is_ordered: bool) -> None:
         """It cannot order anything, and takes nothing that numbers ride on: all members have total order, or none."""
-        world = OrderedWorld(membership=patient())
+        world = OrderedWorld()
         world.start("A", config=MemberConfig(membership=world.membership))
         world.run(1.3)
         world.start("B", config=MemberConfig(membership=world.membership))
@@ -811,7 +811,7 @@ class TestNonsense:
         world.finish("AB", 1)
 
     def test_frames_of_total_order_at_a_member_that_has_none_are_counted(self) -> None:
-        world = OrderedWorld(membership=patient())
+        world = OrderedWorld()
         world.start("A", config=MemberConfig(membership=world.membership))
         world.run(1.3)
         world.start("B")
@@ -837,7 +837,7 @@ class TestAFlush:
 
     @all_carriers
     def test_it_is_called_off_and_the_same_view_goes_on_ordering(self) -> None:
-        world = OrderedWorld(membership=patient())
+        world = OrderedWorld()
         world.gather(*"ABC")
         view = world["A"].view.id
         world.order("A", "a1")
@@ -960,7 +960,7 @@ class TestAChannelAlone:
 
 class TestTime:
     def test_a_group_at_rest_says_nothing_about_order(self) -> None:
-        world = OrderedWorld(membership=patient())
+        world = OrderedWorld()
         world.gather(*"ABC")
         world.order("A", *TEXTS)
         world.finish("ABC", 5)
@@ -971,7 +971,7 @@ class TestTime:
         assert all(world[name].order.next_deadline() is None for name in "ABC")
 
     def test_a_message_takes_three_hops_to_be_ordered_by_all(self) -> None:
-        world = OrderedWorld(membership=patient())
+        world = OrderedWorld()
         world.gather(*"ABC")
         world.order("B", "b1")
         took = world.run_until(lambda: all(world[name].ordered == ["b1"] for name in "ABC"), 1)
