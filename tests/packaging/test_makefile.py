@@ -14,6 +14,16 @@ from tests.docs.pages import ROOT
 pytestmark = pytest.mark.skipif(not shutil.which("make"), reason="there is no make here")
 
 
+FAKE = """#!/bin/sh
+case "$*" in
+    --version) echo Python {version} ;;
+    -c*) echo {short} ;;
+    "-m venv"*) mkdir -p "$4/bin" && for tool in python ruff mypy; do cp "$0" "$4/bin/$tool"; done ;;
+    *pytest*) {tests} ;;
+esac
+"""
+
+
 def make(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """A dry run or one that fails at once: nothing is installed."""
     unset = {name: value for name, value in os.environ.items() if name not in ("PYTHON", "MAKEFLAGS", "MAKELEVEL")}
@@ -21,11 +31,10 @@ def make(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, env=unset, capture_output=True, text=True, check=False)
 
 
-def python(path: Path, version: str) -> Path:
-    """Something that answers like a Python of this version."""
+def python(path: Path, version: str, tests: str = "true") -> Path:
+    """Something that answers like a Python of this version, and copies itself where an environment is wanted."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    short = version.rpartition(".")[0]
-    path.write_text(f'#!/bin/sh\ncase "$1" in --version) echo Python {version};; *) echo {short};; esac\n')
+    path.write_text(FAKE.format(version=version, short=version.rpartition(".")[0], tests=tests))
     path.chmod(0o755)
     return path
 
@@ -61,3 +70,20 @@ def test_the_versions_are_those_that_the_package_claims() -> None:
     project = (ROOT / "pyproject.toml").read_text()
     claimed = [part.split('"')[0] for part in project.split("Programming Language :: Python :: ") if part[:2] == "3."]
     assert line.split()[2:] == claimed
+
+
+def test_all_supported_pythons_are_tried_and_each_outcome_is_reported(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    (tmp_path / "pyproject.toml").touch()
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("make", "sh", "mkdir", "cp", "touch"):
+        (tools / name).symlink_to(str(shutil.which(name)))
+    python(tools / "python3.11", "3.11.7")
+    python(tools / "python3.13", "3.13.0", tests="false")
+    done = subprocess.run(
+        ["make", "test-all"], cwd=tmp_path, env={"PATH": str(tools)}, capture_output=True, text=True, check=False
+    )
+    assert "Python: passed with 3.11; failed with 3.13; not found: 3.12" in done.stdout, done.stdout + done.stderr
+    assert done.returncode != 0
+    assert "Python 3.11.7, in .venv-3.11" in done.stdout

@@ -1,8 +1,8 @@
 """The Spark side of the demo, in a process of its own: a streaming query into Parquet, then the audit.
 
 Commands come on stdin, words go to stdout. A query that fails is started again from its checkpoint, as anybody would
-run it; how often that happened is told. One that fails again and again without a row in between ends the process, and
-the director is told the cause. The thread that reads stdin ends the process when the director is gone, and the
+run it; how often that happened is told. One that fails again and again without a row in between ends the process, which
+reports the cause to the director. The thread that reads stdin ends the process when the director is gone, and the
 JVM goes with it.
 """
 
