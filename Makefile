@@ -1,18 +1,26 @@
-# Everything runs from .venv, which the stamp rule builds on first use and refreshes when pyproject.toml changes.
+# Everything runs from .venv. It is built on first use, refreshed when pyproject.toml changes, and built again when PYTHON
+# names a Python of another version than the one that built it. Without PYTHON an existing .venv is used as it is.
 
 PYTHON ?= python3
+SUPPORTED := 3.11 3.12 3.13
 SEEDS ?= 1000
 
-BIN := .venv/bin
-STAMP := .venv/.stamp
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.stamp
 CODE := $(wildcard src tests benchmarks examples)
+
+version_of = $(shell "$(1)" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
+BUILT := $(call version_of,$(BIN)/python)
+IS_UNNAMED := $(filter file,$(origin PYTHON))
+IS_USABLE := $(and $(BUILT),$(or $(IS_UNNAMED),$(filter $(BUILT),$(call version_of,$(PYTHON)))))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test lint docs campaign bench package clean
+.PHONY: help venv demo test test-all lint docs campaign bench package clean interpreter
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: $(STAMP)  ## build .venv with the package and the development tools
 
@@ -22,7 +30,18 @@ demo: $(STAMP)  ## five real members through loss, a crash and a partition, Spar
 test: lint  ## lint, then run all tests
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
+test-all:  ## lint and all tests with each supported Python that is found, in .venv-3.11, .venv-3.12 and so on
+	@passed= failed= missing=; \
+	for version in $(SUPPORTED); do \
+	    if ! python$$version --version >/dev/null 2>&1; then missing="$$missing $$version"; \
+	    elif $(MAKE) PYTHON=python$$version VENV=.venv-$$version test; then passed="$$passed $$version"; \
+	    else failed="$$failed $$version"; fi; \
+	done; \
+	echo "Python: passed with$${passed:- none}; failed with$${failed:- none}; not found:$${missing:- none}"; \
+	test -n "$$passed" && test -z "$$failed"
+
 lint: $(STAMP)  ## ruff (rules and format) and mypy --strict
+	@echo "$$($(BIN)/python --version), in $(VENV)"
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy $(CODE)
@@ -54,17 +73,21 @@ bench: $(STAMP)  ## measure the path of a frame through a channel, and view chan
 	$(BIN)/python benchmarks/journal.py
 	$(BIN)/python benchmarks/idle_and_slow.py
 
-clean:  ## remove .venv, caches and build output
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+clean:  ## remove .venv and those of test-all, caches and build output
+	rm -rf .venv .venv-3.* .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
 	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(STAMP): pyproject.toml
-	@command -v "$(PYTHON)" >/dev/null || { \
-	    echo "Motet needs Python 3.11 or newer, and there is no '$(PYTHON)' here. Name one: make PYTHON=python3.12 venv" >&2; \
-	    exit 1; }
-	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	    echo "Motet needs Python 3.11 or newer; '$(PYTHON)' is $$("$(PYTHON)" --version 2>&1). Name a newer one: make PYTHON=python3.12 venv" >&2; \
-	    exit 1; }
-	"$(PYTHON)" -m venv .venv
+$(STAMP): pyproject.toml $(if $(IS_USABLE),,interpreter)
+	@test -x $(BIN)/python || $(MAKE) --no-print-directory interpreter
 	$(BIN)/python -m pip install --quiet --no-input --disable-pip-version-check --editable '.[dev]'
 	@touch $@
+
+interpreter:
+	@"$(PYTHON)" -c '' 2>/dev/null || { \
+	    echo "There is no '$(PYTHON)' here that runs. Motet supports Python $(SUPPORTED); name one: make PYTHON=python3.12 venv" >&2; \
+	    exit 1; }
+	@case " $(SUPPORTED) " in *" $(call version_of,$(PYTHON)) "*) ;; *) \
+	    echo "Motet supports Python $(SUPPORTED), and '$(PYTHON)' is $$("$(PYTHON)" --version 2>&1). Name one: make PYTHON=python3.12 venv" >&2; \
+	    exit 1; esac
+	@test -z "$(BUILT)" || echo "$(VENV) was built with Python $(BUILT), and is built again with $$("$(PYTHON)" --version)."
+	"$(PYTHON)" -m venv --clear $(VENV)

@@ -15,22 +15,25 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+import motet
 from motet.cli.app import main
 from motet.cli.demo import _why_no_spark
-from motet.demo.judge import AUDIT, HELD, TABLE
+from motet.demo.ingest import MOST_FAILURES
+from motet.demo.judge import AUDIT, HELD, NOT_SHOWN, TABLE
 from motet.demo.plan import NAMES
 
 PATIENCE_S = 300.0  # a bound for a test that hangs, not a measure of anything
 MARK = "MOTET_TEST_OF_DEMO"
+PACKAGES = str(Path(motet.__file__).parents[1])
 
 only_linux = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 
 
 @contextmanager
-def demo(tmp_path: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+def demo(tmp_path: Path, *options: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
     """The command, with a mark in its environment by which all its descendants are known."""
     command = [sys.executable, "-m", "motet", "demo", "--out", str(tmp_path / "out"), *options]
-    environment = os.environ | {MARK: str(tmp_path), "TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment = os.environ | {MARK: str(tmp_path), "TMPDIR": str(tmp_path), "PYTHONPATH": PACKAGES} | variables
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, cwd=tmp_path
     )
@@ -125,8 +128,59 @@ def test_a_member_that_dies_by_itself_ends_the_demo_with_its_last_words(tmp_path
         os.kill(int(victim.name), signal.SIGKILL)
         rest = process.communicate()[0]
     assert process.returncode == 2
-    assert "the demo could not go on: dan ended unexpectedly" in " ".join(rest.split())
+    failure = json.loads((tmp_path / "out" / "verdict.json").read_text())["failure"]
+    assert failure["act"].startswith("2. ")
+    assert failure["reason"].startswith(f"dan ended unexpectedly (exit code {-signal.SIGKILL}).")
+    assert f"The demo could not go on. Act {failure['act']}: dan ended unexpectedly" in rest
+    assert f"Its log: {tmp_path / 'out' / 'logs' / 'dan.log'}" in rest
     assert_nothing_lives(tmp_path)
+
+
+@only_linux
+def test_an_act_that_does_not_finish_in_time_ends_the_demo_with_a_verdict(tmp_path: Path) -> None:
+    """No process starts within a tenth of a second, so the first act cannot finish."""
+    with demo(tmp_path, "--quick", "--no-spark", "--deadline", "0.1") as process:
+        story = process.communicate()[0]
+    assert process.returncode == 2, story
+    verdict = json.loads((tmp_path / "out" / "verdict.json").read_text())
+    assert not verdict["ok"]
+    assert {promise["state"] for promise in verdict["promises"]} == {NOT_SHOWN}
+    assert "it did not finish within 0.1 s, which --deadline sets. It waited until ada has started." in story
+    assert f"Its log: {tmp_path / 'out' / 'logs' / 'ada.log'}" in story
+    assert_nothing_lives(tmp_path)
+
+
+@only_linux
+@pytest.mark.skipif(bool(_why_no_spark()), reason="Spark cannot run here")
+@pytest.mark.xdist_group("spark")
+def test_a_query_whose_workers_always_die_ends_the_demo_and_shows_the_cause(tmp_path: Path) -> None:
+    """The query was started again for ever when the workers ran a Python that could not import our packages."""
+    worker = tmp_path / "python-that-fails"
+    worker.write_text("#!/bin/sh\necho SyntaxError: from this worker >&2\nexit 1\n")
+    worker.chmod(0o755)
+    with demo(tmp_path, "--quick", PYSPARK_PYTHON=str(worker)) as process:
+        story = process.communicate()[0]
+    assert process.returncode == 2, story
+    failure = json.loads((tmp_path / "out" / "verdict.json").read_text())["failure"]
+    assert f"spark gave up: its query failed {MOST_FAILURES} times in a row" in failure["reason"]
+    assert "SyntaxError: from this worker" in failure["reason"]
+    assert failure["log"] == str(tmp_path / "out" / "logs" / "spark.log")
+    assert failure["reason"] in story
+    assert_nothing_lives(tmp_path)
+
+
+@only_linux
+@pytest.mark.skipif(bool(_why_no_spark()), reason="Spark cannot run here")
+@pytest.mark.xdist_group("spark")
+def test_ctrl_c_also_ends_spark_and_its_workers(tmp_path: Path) -> None:
+    with demo(tmp_path, "--quick") as process:
+        read_until(process, "A Spark streaming query now copies the log")
+        assert any("pyspark" in command for command in descendants(tmp_path))
+        process.send_signal(signal.SIGINT)
+        rest = process.communicate()[0]
+    assert process.returncode == 130, rest
+    assert_nothing_lives(tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def _is_player(entry: Path, tmp_path: Path, name: str) -> bool:

@@ -17,12 +17,12 @@ from rich.console import Console
 
 from motet.demo.board import Board
 from motet.demo.judge import Verdict
-from motet.demo.plan import QUICK_S, SECONDS, Plan
+from motet.demo.plan import DEADLINE_S, QUICK_S, SECONDS, Plan
 from motet.demo.show import perform
 from motet.demo.stage import open_stage, show_verdict
-from motet.errors import ConfigError, MotetError
+from motet.errors import ConfigError
 
-INTERRUPTED = 130
+BROKEN, UNFINISHED, INTERRUPTED = 1, 2, 130  # exit codes
 GOOD = "Every promise that was shown held."
 BAD = "A PROMISE DID NOT HOLD, which is a bug: please tell us, with the files."
 EXAMPLES = """
@@ -42,12 +42,18 @@ def demo(
     ] = None,
     seconds: Annotated[float, typer.Option(help="Seconds of traffic.", min=1, max=3600)] = SECONDS,
     quick: Annotated[bool, typer.Option("--quick", help="A few seconds of traffic only.")] = False,
+    deadline: Annotated[
+        float, typer.Option(help="Seconds that an act may take beyond its traffic before the demo gives up.", min=0.1)
+    ] = DEADLINE_S,
     no_spark: Annotated[bool, typer.Option("--no-spark", help="Leave out the table and the audit.")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the files also if you break it off.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as one JSON object.")] = False,
 ) -> None:
-    """Run five members, lose their datagrams, kill one, cut the network, and see whether every promise held."""
-    plan = _plan(out, QUICK_S if quick else seconds, no_spark)
+    """Run five members, lose their datagrams, kill one, cut the network, and see whether every promise held.
+
+    Exit code: 0 every promise that was shown held, 1 one did not, 2 the demo could not finish, 130 it was broken off.
+    """
+    plan = _plan(out, QUICK_S if quick else seconds, no_spark, deadline)
     console = Console(stderr=as_json)
     board = Board()
     try:
@@ -56,22 +62,26 @@ def demo(
             verdict = asyncio.run(perform(plan, board, stage))
     except (KeyboardInterrupt, asyncio.CancelledError):
         raise typer.Exit(_interrupted(console, plan, keep)) from None
-    except MotetError as error:
-        raise MotetError(f"the demo could not go on: {error}\nIts files are in {plan.out}") from error
     (plan.out / "verdict.json").write_text(json.dumps(verdict.as_dict(), indent=2) + "\n", encoding="utf-8")
     _report(console, plan, verdict, as_json)
-    raise typer.Exit(0 if verdict.is_good else 1)
+    raise typer.Exit(_exit_code(verdict))
 
 
 demo.__doc__ = f"{demo.__doc__}\n\n\b{EXAMPLES}"
 
 
-def _plan(out: Path | None, seconds: float, no_spark: bool) -> Plan:
+def _exit_code(verdict: Verdict) -> int:
+    if verdict.is_broken:
+        return BROKEN
+    return UNFINISHED if verdict.failure is not None else 0
+
+
+def _plan(out: Path | None, seconds: float, no_spark: bool, deadline: float) -> Plan:
     reason = "--no-spark was given" if no_spark else _why_no_spark()
     directory = (out or Path("motet-demo") / time.strftime("%Y%m%d-%H%M%S")).absolute()
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise ConfigError(f"{directory} is not empty; name a new directory with --out, or remove it")
-    return Plan(directory, seconds, not reason, reason)
+    return Plan(directory, seconds, not reason, reason, deadline)
 
 
 def _why_no_spark() -> str:
@@ -111,10 +121,20 @@ def _report(console: Console, plan: Plan, verdict: Verdict, as_json: bool) -> No
         sys.stdout.write(json.dumps(verdict.as_dict(), indent=2) + "\n")
         return
     show_verdict(console, verdict)
-    said, style = (GOOD, "bold green") if verdict.is_good else (BAD, "bold red")
-    console.print(f"{said} It took {verdict.seconds:.0f} s.", style=style, highlight=False)
-    for line in _next(plan, verdict):
+    for line in _ending(verdict):
+        style = "bold green" if verdict.is_good else "bold red"
+        console.print(line, style=style, highlight=False, soft_wrap=True, markup=False)
+    for line in _next(plan, verdict) if verdict.failure is None else ():
         console.print(line, highlight=False, soft_wrap=True, markup=False)
+
+
+def _ending(verdict: Verdict) -> Iterator[str]:
+    failure = verdict.failure
+    if failure is not None:
+        yield f"The demo could not go on. Act {failure.act}: {failure.reason}"
+        yield f"Its log: {failure.log}"
+    if failure is None or verdict.is_broken:
+        yield f"{BAD if verdict.is_broken else GOOD} It took {verdict.seconds:.0f} s."
 
 
 def _next(plan: Plan, verdict: Verdict) -> Iterator[str]:

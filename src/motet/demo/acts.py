@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 
-from motet.demo.board import Board, MemberLine
+from motet.demo.board import Board, DemoError, MemberLine
 from motet.demo.judge import CRASH, MERGE, PARTITION, REPAIR, RESTART, SNAPSHOT, Verdict, Voice
 from motet.demo.plan import LOSS, LOSSY, MAJORITY, MINORITY, NAMES, RATE, SPEAKERS, VICTIM, Plan
 from motet.demo.stage import Stage
@@ -27,10 +27,11 @@ class Story:
     verdict: Verdict
     voices: list[Voice] = field(default_factory=list)
     _number: int = 0
+    _ends_at: float = 0.0  # by the monotonic clock: the deadline of the act that is played
     _spark: asyncio.Task[None] | None = None
 
     async def play(self) -> None:
-        acts: list[Callable[[], Awaitable[None]]] = [
+        acts: list[Callable[[], Coroutine[None, None, None]]] = [
             self.gather,
             self.speak,
             self.lose,
@@ -43,11 +44,36 @@ class Story:
         ]
         try:
             for act in acts:
-                await act()
+                await self.finish(act)
         finally:
             if self._spark is not None:
                 self._spark.cancel()
                 await asyncio.gather(self._spark, return_exceptions=True)
+
+    async def finish(self, act: Callable[[], Coroutine[None, None, None]]) -> None:
+        """Play one act to its end, or to its deadline."""
+        self._ends_at = time.monotonic() + self.plan.deadline_s
+        playing = asyncio.create_task(act())
+        try:
+            while not playing.done() and (left := self._ends_at - time.monotonic()) > 0:
+                await asyncio.wait({playing}, timeout=left)
+            if not playing.done():
+                raise self._too_late()
+            playing.result()
+        finally:
+            playing.cancel()
+            await asyncio.gather(playing, return_exceptions=True)
+
+    def _too_late(self) -> DemoError:
+        """Made before the act is cancelled, while it is known what it waits for."""
+        waits = self.board.waits
+        processes = [wait.process for wait in waits if wait.process]
+        return DemoError(
+            f"it did not finish within {self.plan.deadline_s:g} s, which --deadline sets. It waited until "
+            f"{' and until '.join(wait.until for wait in waits) or 'a member had done what it was asked'}. "
+            f"Where everybody stood: {self.board.in_words()}.",
+            self.plan.log_of(processes[-1]) if processes else None,
+        )
 
     def act(self, title: str, why: str) -> None:
         self._number += 1
@@ -58,7 +84,8 @@ class Story:
         self.stage.say(text)
 
     async def go_on(self, share: float) -> None:
-        """Let them speak for a while."""
+        """Let them speak for a while, which does not count against the deadline."""
+        self._ends_at += self.plan.share(share)
         await asyncio.sleep(self.plan.share(share))
 
     # 1, 2
@@ -94,7 +121,7 @@ class Story:
         if self.board.stream.state != "streams":
             self.say("Spark is still starting (a JVM takes a few seconds). The group does not wait for it.")
         await starting
-        await self.board.until(lambda: self.board.stream.position > 0, "the Spark query has its first rows")
+        await self.board.until(lambda: self.board.stream.position > 0, "the Spark query has its first rows", "spark")
         self.say(
             "A Spark streaming query now copies the log into a Parquet table, exactly once. It may read from any "
             f"member, and asks {VICTIM} first."
@@ -154,7 +181,7 @@ class Story:
         if not self.plan.with_spark:
             return
         stream = self.board.stream
-        await self.board.until(lambda: stream.position > streamed, "the Spark query goes on at another member")
+        await self.board.until(lambda: stream.position > streamed, "the Spark query goes on at another member", "spark")
         self.say(
             "Spark's offset means the same at every member, so the query went on at another one, from position "
             f"{streamed:,} to {stream.position:,}."

@@ -5,20 +5,33 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from motet.demo.plan import NAMES
 from motet.errors import MotetError
 
-PATIENCE_S = 600.0  # the bound for something that hangs; on a machine with much else to do everything takes its time
 LOOK_EVERY_S = 0.05
 TRAIL = 10  # tellings, some four seconds
 
 
 class DemoError(MotetError):
-    """The demo could not go on; the text says what happened, and where to look."""
+    """The demo could not go on; the text says what happened, and `log` where to look."""
+
+    def __init__(self, text: str, log: Path | None = None) -> None:
+        super().__init__(text)
+        self.log = log
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """What an act waits for, so that its deadline can name it."""
+
+    until: str
+    process: str  # whose log may say why it does not come; empty: anybody's
 
 
 @dataclass(slots=True)
@@ -88,6 +101,7 @@ class Board:
     stream: StreamLine = field(default_factory=StreamLine)
     began: float = field(default_factory=time.monotonic)
     act: str = ""
+    waits: list[Wait] = field(default_factory=list)
 
     @property
     def elapsed_s(self) -> float:
@@ -121,19 +135,29 @@ class Board:
             f"{', '.join(names)} tell how far they are",
         )
 
-    async def until(self, is_so: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> float:
-        """Wait; the answer is how many seconds it took."""
+    async def until(self, is_so: Callable[[], bool], what: str, process: str = "") -> float:
+        """Wait, for as long as the act's deadline allows; the answer is how many seconds it took."""
         begun = time.monotonic()
-        while not is_so():
-            if time.monotonic() - begun > patience_s:
-                raise DemoError(f"waited {patience_s:.0f} s in vain until {what}; {self.in_words()}")
-            await asyncio.sleep(LOOK_EVERY_S)
+        with self.waiting(what, process):
+            while not is_so():
+                await asyncio.sleep(LOOK_EVERY_S)
         return time.monotonic() - begun
+
+    @contextmanager
+    def waiting(self, until: str, process: str = "") -> Iterator[None]:
+        wait = Wait(until, process)
+        self.waits.append(wait)
+        try:
+            yield
+        finally:
+            self.waits.remove(wait)
 
     def in_words(self) -> str:
         parts = [
             f"{line.name} {line.state} at {line.position:,} (stable {line.stable:,}) in view {line.view} of "
             f"{len(line.members)}{'' if line.is_primary else ', not primary'}"
+            if line.is_alive
+            else f"{line.name} {line.state}"
             for line in self.lines.values()
         ]
         return "; ".join(parts)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from motet.demo.board import PATIENCE_S, DemoError
+from motet.demo.board import DemoError
 
 Word = dict[str, Any]
 MOST_LINE = 16 << 20
@@ -25,7 +25,9 @@ GRACE_S = 30.0
 
 
 class Child:
-    def __init__(self, name: str, log: Path, hear: Callable[[Word], None], on_death: Callable[[str], None]) -> None:
+    def __init__(
+        self, name: str, log: Path, hear: Callable[[Word], None], on_death: Callable[[DemoError], None]
+    ) -> None:
         self.name = name
         self.may_end = False  # it was told to go, or was killed on purpose
         self._log = log
@@ -34,6 +36,7 @@ class Child:
         self._process: asyncio.subprocess.Process | None = None
         self._reading: asyncio.Task[None] | None = None
         self._waiting: list[tuple[str, asyncio.Future[Word]]] = []
+        self._reason = ""  # why it gave up, if it could tell
 
     async def start(self, role: str, argument: str, environment: dict[str, str]) -> None:
         self._log.parent.mkdir(parents=True, exist_ok=True)
@@ -61,16 +64,21 @@ class Child:
         while line := await self._process.stdout.readline():
             with contextlib.suppress(ValueError):  # whatever a library prints is not for us
                 self._take(json.loads(line))
+        with contextlib.suppress(TimeoutError):  # its words have ended, so it is about to end itself
+            async with asyncio.timeout(GRACE_S):
+                await self._process.wait()
+        death = DemoError(self.last_words(), self._log)
         if not self.may_end:
-            self._on_death(self.last_words())
+            self._on_death(death)
         for _, future in self._waiting:
             if not future.done():
-                future.set_exception(DemoError(self.last_words()))
+                future.set_exception(death)
 
     def _take(self, word: object) -> None:
         if not isinstance(word, dict):
             return
         self._hear(word)
+        self._reason = word.get("failed", self._reason)
         for key, future in self._waiting:
             if key in word and not future.done():
                 future.set_result(word)
@@ -84,15 +92,11 @@ class Child:
         with contextlib.suppress(ConnectionError):  # its end is noticed by whoever reads its words
             self._process.stdin.write(json.dumps(command).encode() + b"\n")
 
-    async def expect(self, answer: str, patience_s: float = PATIENCE_S) -> Word:
-        """The next word that has this field."""
+    async def expect(self, answer: str) -> Word:
+        """The next word that has this field. The act's deadline bounds the wait."""
         future: asyncio.Future[Word] = asyncio.get_running_loop().create_future()
         self._waiting.append((answer, future))
-        try:
-            async with asyncio.timeout(patience_s):
-                return await future
-        except TimeoutError:
-            raise DemoError(f"{self.name} did not say {answer!r} within {patience_s:.0f} s; see {self._log}") from None
+        return await future
 
     async def ask(self, answer: str, **command: Any) -> Word:
         self.say(**command)
@@ -120,6 +124,8 @@ class Child:
         await self._reading
 
     def last_words(self) -> str:
+        if self._reason:
+            return f"{self.name} gave up: {self._reason}"
         code = self._process.returncode if self._process is not None else None
         try:
             lines = self._log.read_text(errors="replace").splitlines()[-LAST_LINES:]

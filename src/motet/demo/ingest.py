@@ -1,7 +1,8 @@
 """The Spark side of the demo, in a process of its own: a streaming query into Parquet, then the audit.
 
 Commands come on stdin, words go to stdout. A query that fails is started again from its checkpoint, as anybody would
-run it; how often that happened is told. The thread that reads stdin ends the process when the director is gone, and the
+run it; how often that happened is told. One that fails again and again without a row in between ends the process, which
+reports the cause to the director. The thread that reads stdin ends the process when the director is gone, and the
 JVM goes with it.
 """
 
@@ -14,19 +15,26 @@ import queue
 import sys
 import threading
 import time
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from motet.demo.tether import say
+from motet.errors import MotetError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 LOOK_EVERY_S = 0.25
-PATIENCE_S = 600.0  # without progress; Spark gives a Python worker ten seconds to start, which a busy machine may need
 PAUSE_S = 1.0  # before a query is started again
+MOST_FAILURES = 5  # in a row; Spark gives a Python worker ten seconds to start, which a busy machine may exceed
+MOST_LINES = 12  # of a cause
 COMPARED = ("epoch", "view", "sender", "seqno", "sent_at", "key", "payload")  # delivered_at is each member's own
+
+
+class QueryFailedError(MotetError):
+    """The streaming query fails whenever it is started."""
 
 
 class Ingest:
@@ -37,7 +45,7 @@ class Ingest:
         self._failure: Exception | None = None
         self._position = 0
         self._restarts = 0
-        self._moved_at = time.monotonic()
+        self._failures = 0  # since the table last grew
         self._told: tuple[int, int] | None = None
 
     def stream(self, command: dict[str, Any]) -> None:
@@ -67,15 +75,16 @@ class Ingest:
 
     def _tell(self, position: int, batches: int) -> None:
         if position > self._position:  # one that was started again does not know yet how far it was
-            self._position, self._moved_at = position, time.monotonic()
+            self._position, self._failures = position, 0
         if (self._position, self._restarts) != self._told:
             self._told = (self._position, self._restarts)
             say(stream={"position": self._position, "batches": batches, "restarts": self._restarts})
 
     def _start_again(self, failure: Exception) -> None:
+        self._failures += 1
+        if self._failures == MOST_FAILURES:
+            raise QueryFailedError(f"its query failed {MOST_FAILURES} times in a row: {cause_of(failure)}") from failure
         sys.stderr.write(f"the query failed and is started again from its checkpoint: {failure}\n")
-        if time.monotonic() - self._moved_at > PATIENCE_S:
-            raise failure
         self._restarts += 1
         time.sleep(PAUSE_S)
         self._start()
@@ -128,6 +137,13 @@ class Ingest:
         return True
 
 
+def cause_of(error: Exception) -> str:
+    """The text of an error without the frames of Java's stack, which fill most of what Spark says."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    told = [line for line in lines if line and not line.startswith(("at ", "... "))]
+    return "\n".join(told[:MOST_LINES])
+
+
 def _progress(query: StreamingQuery) -> tuple[int, int]:
     progress = query.lastProgress
     if progress is None:
@@ -173,6 +189,15 @@ def _stop(spark: SparkSession) -> None:
 
 
 def ingest(given: dict[str, Any]) -> None:
+    try:
+        _work(given)
+    except Exception as error:
+        traceback.print_exc()
+        say(failed=str(error) if isinstance(error, MotetError) else f"{type(error).__name__}: {cause_of(error)}")
+        os._exit(1)
+
+
+def _work(given: dict[str, Any]) -> None:
     commands = _commands()
     spark = _session(given["scratch"])
     say(ready=True)

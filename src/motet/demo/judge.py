@@ -45,6 +45,15 @@ class Promise:
 
 
 @dataclass(frozen=True, slots=True)
+class Failure:
+    """Why the demo ended before its end."""
+
+    act: str  # its number and title, as in "2. Three speak at once, five hear one order"
+    reason: str
+    log: str  # a file, or the directory of all logs
+
+
+@dataclass(frozen=True, slots=True)
 class Voice:
     """What one speaker knew of its messages in one life, when it last spoke to the director."""
 
@@ -74,16 +83,26 @@ class Verdict:
     seconds: float = 0.0
     out: str = ""
     report: str | None = None
+    failure: Failure | None = None
     _found: dict[str, Promise] = field(default_factory=dict)
 
     @property
     def promises(self) -> list[Promise]:
-        return [self._found.get(name, Promise(name, BROKEN, "it was never looked at")) for name in PROMISES]
+        return [self._found.get(name, self._not_found(name)) for name in PROMISES]
+
+    def _not_found(self, name: str) -> Promise:
+        if self.failure is not None:
+            return Promise(name, NOT_SHOWN, f"the demo ended in act {self.failure.act.partition('.')[0]}")
+        return Promise(name, BROKEN, "it was never looked at")
 
     @property
     def is_good(self) -> bool:
-        """Not shown is not broken: it is said, and why."""
-        return all(promise.state != BROKEN for promise in self.promises)
+        """Not shown is not broken: it is said, and why. A demo that ended early is not good."""
+        return self.failure is None and not self.is_broken
+
+    @property
+    def is_broken(self) -> bool:
+        return any(promise.state == BROKEN for promise in self.promises)
 
     def add(self, name: str, is_held: bool, figure: str) -> None:
         self._found[name] = Promise(name, HELD if is_held else BROKEN, figure)
@@ -93,6 +112,7 @@ class Verdict:
 
     def as_dict(self) -> dict[str, Any]:
         head = {"ok": self.is_good, "seconds": round(self.seconds, 1), "out": self.out, "report": self.report}
+        head["failure"] = asdict(self.failure) if self.failure is not None else None
         return head | {"promises": [asdict(promise) for promise in self.promises]}
 
 

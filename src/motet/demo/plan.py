@@ -18,6 +18,7 @@ LOSS = 0.1  # of all datagrams
 LOSSY = f"drop={LOSS}@*:in"  # at the member that they reach, so that each is drawn for once
 QUICK_S = 6.0
 SECONDS = 48.0
+DEADLINE_S = 300.0  # far beyond what an act takes, for a machine may have much else to do
 
 SETTINGS = {  # a laptop that starts a JVM beside five members may leave one without a processor for a second
     "heartbeat": "200ms",
@@ -33,6 +34,7 @@ class Plan:
     seconds: float = SECONDS  # of traffic in all; what must be waited for comes on top
     with_spark: bool = True
     no_spark_because: str = ""
+    deadline_s: float = DEADLINE_S  # for one act, beyond its traffic
 
     def share(self, part: float) -> float:
         """An act's part of the time."""
@@ -59,9 +61,12 @@ class Plan:
         return self.out / "snapshot"
 
     @property
-    def words(self) -> Path:
+    def logs(self) -> Path:
         """What each process wrote on its error stream."""
         return self.out / "logs"
+
+    def log_of(self, process: str) -> Path:
+        return self.logs / f"{process}.log"
 
     @property
     def scratch(self) -> Path:

@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import shutil
 import signal
+import traceback
 from collections.abc import AsyncIterator, Coroutine
+from functools import partial
 
 from motet.demo.acts import Story
 from motet.demo.board import Board
@@ -16,6 +18,7 @@ from motet.demo.judge import (
     ONCE,
     ONE_LOG,
     TABLE,
+    Failure,
     Verdict,
     heard,
     nothing_lost,
@@ -25,19 +28,22 @@ from motet.demo.judge import (
 from motet.demo.plan import NAMES, Plan
 from motet.demo.stage import Stage
 from motet.demo.troupe import Troupe
+from motet.errors import MotetError
 
 LOOK_EVERY_S = 0.5
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 async def perform(plan: Plan, board: Board, stage: Stage) -> Verdict:
-    """Raises CancelledError when it was asked to stop, and DemoError when it could not go on."""
+    """Raises CancelledError when it was asked to stop. Whatever else goes wrong is in the verdict."""
     plan.scratch.mkdir(parents=True)
     verdict = Verdict(out=str(plan.out))
     story = Story(plan, board, Troupe(plan, board), stage, verdict)
     try:
         async with _stopped_by_signals(story.troupe):
             await _unless_broken(story.troupe, _play_and_judge(story))
+    except Exception as error:
+        verdict.failure = Failure(board.act, *_reason_and_log(plan, error))
     finally:
         await asyncio.shield(story.troupe.end())
         _remove(plan)
@@ -45,11 +51,20 @@ async def perform(plan: Plan, board: Board, stage: Stage) -> Verdict:
     return verdict
 
 
+def _reason_and_log(plan: Plan, error: Exception) -> tuple[str, str]:
+    if isinstance(error, MotetError):
+        return str(error), str(getattr(error, "log", None) or plan.logs)
+    log = plan.log_of("demo")
+    log.parent.mkdir(exist_ok=True)
+    log.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+    return f"{type(error).__name__}: {error}; this is a bug of the demo", str(log)
+
+
 async def _play_and_judge(story: Story) -> None:
     looking = asyncio.create_task(_look(story.stage))
     try:
         await story.play()
-        await _judge(story)
+        await story.finish(partial(_judge, story))
         await story.troupe.end_spark()
     finally:
         looking.cancel()

@@ -44,8 +44,9 @@ class Troupe:
         line.state = "starting"
         child = self._child(name, line.hear)
         self._members[name] = child
-        await child.start("player", part.as_json(), self._environment())
-        started = await child.expect("started")
+        with self.board.waiting(f"{name} has started", name):
+            await child.start("player", part.as_json(), self._environment())
+            started = await child.expect("started")
         self.places[name] = {"member": started["started"], **started["services"]}
         line.state, line.is_alive = "listens", True
         return started
@@ -71,7 +72,8 @@ class Troupe:
             self.board[name].state = "listens"
 
     async def snapshot(self, name: str) -> Word:
-        answer = await self._members[name].ask("snapshot", do="snapshot", directory=str(self.plan.snapshots))
+        with self.board.waiting(f"{name} has a snapshot", name):
+            answer = await self._members[name].ask("snapshot", do="snapshot", directory=str(self.plan.snapshots))
         return dict(answer["snapshot"])
 
     async def leave(self, name: str) -> None:
@@ -100,12 +102,13 @@ class Troupe:
         self.board.stream.state = "starting"
         self.spark = self._child("spark", self._hear_spark)
         given = {"parent": os.getpid(), "scratch": str(self.plan.scratch)}
-        await self.spark.start("ingest", json.dumps(given), self._environment())
-        await self.spark.expect("ready")
+        with self.board.waiting("Spark has started", "spark"):
+            await self.spark.start("ingest", json.dumps(given), self._environment())
+            await self.spark.expect("ready")
         await self.board.until(lambda: len(self.places) == len(NAMES), "all members are started")
         members = ",".join(self.places[name]["log"] for name in ASKED_BY_SPARK)
         where = {"members": members, "table": str(self.plan.table), "checkpoint": str(self.plan.checkpoint)}
-        await self.spark.ask("streaming", do="stream", **where)
+        await self.ask_spark("streaming", do="stream", **where)
         self.board.stream.state = "streams"
 
     def _hear_spark(self, word: Word) -> None:
@@ -115,7 +118,8 @@ class Troupe:
 
     async def ask_spark(self, answer: str, **command: str | int) -> Word:
         assert self.spark is not None
-        return dict(await self.spark.ask(answer, **command))
+        with self.board.waiting(f"Spark answers '{answer}'", "spark"):
+            return dict(await self.spark.ask(answer, **command))
 
     async def end_spark(self) -> None:
         if self.spark is not None:
@@ -126,13 +130,13 @@ class Troupe:
     # All
 
     def _child(self, name: str, hear: Callable[[Word], None]) -> Child:
-        return Child(name, self.plan.words / f"{name}.log", hear, partial(self._died, name))
+        return Child(name, self.plan.log_of(name), hear, partial(self._died, name))
 
-    def _died(self, name: str, text: str) -> None:
+    def _died(self, name: str, error: DemoError) -> None:
         if name in NAMES:
             self.board[name].state = "died"
         if not self.broken.done():
-            self.broken.set_exception(DemoError(text))
+            self.broken.set_exception(error)
 
     def _environment(self) -> dict[str, str]:
         return os.environ | {"TMPDIR": str(self.plan.scratch), "PYTHONUNBUFFERED": "1"}

@@ -26,6 +26,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from motet.errors import MotetError
+from motet.spark.environment import import_path, python_variables
 from motet.spark.java import java_for_spark
 from motet.spark.session import LOG4J, LOOPBACK
 
@@ -60,7 +61,8 @@ def _running(scratch: Path, name: str, kind: str, *arguments: str) -> Iterator[N
 
     command = [str(Path(pyspark.__file__).parent / "bin" / "spark-class"), f"{_DEPLOY}.{kind}", "--host", LOOPBACK]
     java = f"-Dlog4j2.configurationFile={LOG4J.as_uri()} -XX:TieredStopAtLevel=1"
-    python = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    path = import_path()
+    python = python_variables() | ({"PYTHONPATH": path} if path else {})
     daemon = {"SPARK_LOCAL_IP": LOOPBACK, "SPARK_DAEMON_MEMORY": "512m", "SPARK_DAEMON_JAVA_OPTS": java}
     with (scratch / f"{name}.log").open("wb") as log:
         process = subprocess.Popen([*command, *arguments], env=os.environ | python | daemon, stdout=log, stderr=log)

@@ -21,6 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from motet.errors import MotetError
+from motet.spark.environment import environment_with
 
 OLDEST_JAVA = 17
 VECTORS = "--add-modules=jdk.incubator.vector"
@@ -80,16 +81,12 @@ def java_for_spark() -> Iterator[None]:
     if sys.platform == "win32":
         yield
         return
-    before = os.environ.get("JAVA_HOME")
     with TemporaryDirectory(prefix="motet-java-") as home:
         version = _version_of(java)
         left_out = [VECTORS, *(option for option, since in GONE.items() if version >= since)]
         _write_launcher(Path(home) / "bin" / "java", java, left_out)
-        os.environ["JAVA_HOME"] = home
-        try:
+        with environment_with({"JAVA_HOME": home}):
             yield
-        finally:
-            _restore("JAVA_HOME", before)
 
 
 def _write_launcher(script: Path, java: Path, left_out: Sequence[str]) -> None:
@@ -101,10 +98,3 @@ def _write_launcher(script: Path, java: Path, left_out: Sequence[str]) -> None:
         f'exec {shlex.quote(str(java))} "$@"\n'
     )
     script.chmod(0o755)
-
-
-def _restore(name: str, value: str | None) -> None:
-    if value is None:
-        os.environ.pop(name, None)
-    else:
-        os.environ[name] = value

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import warnings
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -11,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from motet.errors import MotetError
+from motet.spark.environment import environment_with, import_path, python_variables
 from motet.spark.java import java_for_spark
 
 if TYPE_CHECKING:
@@ -40,13 +39,17 @@ def build_session(
 ) -> SparkSession:
     """A session with `format("motet")` registered; the one of this process if there is one already.
 
+    On this machine its workers run the Python of this process, or the one that PYSPARK_PYTHON names; on the nodes of a
+    cluster elsewhere the one that PYSPARK_PYTHON names, or `python3`.
+
     A light one is for work whose weight is in Python, with little for the JVM to do: it starts in half the time.
     """
     if not find_spec("pyspark"):
         raise SparkMissingError("this command runs on PySpark, which is not installed: pip install 'motet[spark]'")
     # Said each time that Arrow is used, and of no use to us: nothing here touches pandas.
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
-    with java_for_spark(), warnings.catch_warnings():
+    python = python_variables() if _is_on_this_machine(master) else {}
+    with java_for_spark(), environment_with(python), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PySpark's own, about versions of what it imports
         return _start(
             master, name, (LIGHT if is_light else {}) | dict(options or {}), LIGHT_JAVA if is_light else HEAVY_JAVA
@@ -84,8 +87,8 @@ def _common(master: str, java: str) -> dict[str, str]:
         settings |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
         settings |= {"spark.network.timeout": "7d"}  # a machine that slept, or a job that was stopped, goes on
     if _is_on_this_machine(master):
-        settings |= {"spark.pyspark.python": os.environ.get("PYSPARK_PYTHON", sys.executable)}
-        settings |= {"spark.executorEnv.PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        path = import_path()
+        settings |= {"spark.executorEnv.PYTHONPATH": path} if path else {}
     if _is_on_this_machine(master) and not master.startswith("local"):
         settings |= {"spark.driver.host": LOOPBACK}
     return settings
