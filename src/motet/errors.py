@@ -73,6 +73,12 @@ class LeftGroupError(SendFailedError):
     """The member left the group while messages still waited."""
 
 
+class SyncError(MotetError):
+    """A unicast connection was not brought in step: the peer did not answer in time, left, or closed it."""
+
+    retryable = True
+
+
 class NotPrimaryError(MotetError):
     """The view is not primary, and the caller does not want to wait until one is."""
 

@@ -64,8 +64,15 @@ class NodeProcess:
 
     @property
     def endpoint(self) -> str:
+        return self._place("endpoint")
+
+    @property
+    def admin(self) -> str:
+        return self._place("admin")
+
+    def _place(self, name: str) -> str:
         line = self.expect(lambda said: said.startswith("started "))
-        return line.rpartition("endpoint=")[2].split()[0]
+        return line.rpartition(f"{name}=")[2].split()[0]
 
     def say(self, *lines: str) -> None:
         assert self._process.stdin is not None

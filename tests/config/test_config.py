@@ -351,6 +351,7 @@ def test_settings_reach_the_machines() -> None:
     assert config.membership is not None
     assert (config.ordering.window, config.ordering.ask_ns) == (5, 7 * MILLISECOND)
     assert config.unicast.give_up_ns == 3 * SECOND
+    assert Config.lan(sync_timeout="7s").member_config().unicast.sync_timeout_ns == 7 * SECOND
     assert config.membership.engine.static_quorum == 2
     assert (config.membership.transfer.window, config.membership.transfer.wants_state) == (3, True)
 

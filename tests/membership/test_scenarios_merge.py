@@ -9,7 +9,8 @@ import pytest
 from motet.core.counters import Count
 from motet.core.effects import Frame
 from motet.core.identity import Address
-from motet.membership import Accused, MergeUnanswered
+from motet.membership import Accused, DigestsOverlapped, MergeUnanswered
+from motet.window.digest import DigestEntry
 from motet.wire.frames import (
     Commit,
     Hello,
@@ -366,12 +367,15 @@ class TestSentencesOfTheSeed:
             assert seqno == world[name].member.multicast.sender.window.high
 
     @pytest.mark.parametrize("theirs", [(2, 10, 10), (0, 0, 0)])
-    def test_of_overlapping_entries_the_maximum_stands_and_it_is_counted(self, theirs: tuple[int, int, int]) -> None:
+    def test_of_overlapping_entries_the_maximum_stands_and_both_are_reported(
+        self, theirs: tuple[int, int, int]
+    ) -> None:
         """Seed: "A: 7 20 (20)" and "A: 2 10 (10)" give "A: 7 20 (20)"."""
         world = parted("A", "B")
         world.multicast("A", *(f"a{number}" for number in range(3)))
         plans = world.watch(MergeView)
         high = world["A"].member.multicast.sender.window.high
+        views = {name: world[name].view for name in "AB"}
 
         def overlapping(frame: Frame) -> Frame:
             assert isinstance(frame, MergeResponse)
@@ -382,6 +386,14 @@ class TestSentencesOfTheSeed:
         world.rewrite_next(MergeResponse, other, leader, overlapping)
         world.settle(limit=MERGED_S)
         assert world[leader].count(Count.DIGEST_OVERLAP) == 1
+        (reported,) = world[leader].saw(DigestsOverlapped)
+        assert isinstance(reported, DigestsOverlapped)
+        assert (reported.member, reported.received) == (world["A"].address, high)
+        entries = {one.view.id: one.entry for one in (reported.first, reported.second)}
+        assert entries.keys() == {view.id for view in views.values()}
+        assert entries[views["A"].id].received == high
+        assert entries[views["B"].id] == DigestEntry(*(min(number, high) for number in theirs))
+        assert not world[other].saw(DigestsOverlapped), "whoever leads the merge sees all digests, and reports it"
         plan = plans[0].frame
         assert isinstance(plan, MergeView)
         assert dict(plan.digest)[world["A"].address.incarnation] == high

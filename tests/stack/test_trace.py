@@ -8,18 +8,20 @@ from typing import Any
 import pytest
 
 from motet.core.counters import Count
-from motet.core.effects import Admitted, Channel, Effect, SendFailed, Stranded
+from motet.core.effects import Admitted, Channel, Effect, SendFailed, Stranded, SyncCompleted, SyncFailed
 from motet.core.identity import NOBODY, Address, Endpoint
 from motet.core.trace import TRACE_COLUMNS, TraceEvent, TraceKind, trace_name, trace_view
 from motet.core.view import View, ViewId
-from motet.errors import LeftGroupError
+from motet.errors import LeftGroupError, SyncError
 from motet.membership import (
     Accused,
     Consult,
+    DigestsOverlapped,
     DnsName,
     IpMulticast,
     Left,
     ProvideState,
+    ReportedEntry,
     StateFailed,
     StateReceived,
     Suspected,
@@ -30,6 +32,7 @@ from motet.ordering import AppendRepeated, RolledBack, StableAdvanced
 from motet.snapshot import RecordState, SnapshotFailed, SnapshotId, SnapshotTaken
 from motet.stack import Announcement, Datagram, Delivered, Member, MemberConfig
 from motet.stack.trace import COUNTED, Tracer, events_of
+from motet.window.digest import DigestEntry
 from motet.wire.codec import encode, group_id, kind_name
 from motet.wire.frames import MulticastAck
 
@@ -70,6 +73,25 @@ TABLE: list[tuple[Effect, list[TraceEvent]]] = [
     (
         SendFailed(Channel.TOTAL, None, 4, 9, LeftGroupError("gone")),
         [event(TraceKind.SEND_FAILED, channel="total", position=4, last=9, detail="LeftGroupError: gone")],
+    ),
+    (
+        SyncCompleted(B, 102, 40),
+        [event(TraceKind.SYNC_COMPLETED, peer=NAME_B, channel="unicast", position=40, detail="connection 102")],
+    ),
+    (
+        SyncFailed(B, SyncError("silent")),
+        [event(TraceKind.SYNC_FAILED, peer=NAME_B, channel="unicast", detail="SyncError: silent")],
+    ),
+    (
+        DigestsOverlapped(A, ReportedEntry(VIEW, DigestEntry(7, 20, 20)), ReportedEntry(OTHER, DigestEntry(2, 10, 10))),
+        [
+            event(
+                TraceKind.DIGESTS_OVERLAPPED,
+                peer=NAME_A,
+                last=20,
+                detail="7 20 (20) in 7@0000000000000001, 2 10 (10) in 6@0000000000000003",
+            )
+        ],
     ),
     (Stranded(B, 17), [event(TraceKind.STRANDED, peer=NAME_B, last=17)]),
     (

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from motet.core.counters import Count
-from motet.core.effects import Admitted, Channel, Effect, Frame, SendFailed, Transmit
+from motet.core.effects import Admitted, Channel, Effect, Frame, SendFailed, SyncCompleted, Transmit
 from motet.core.identity import Address
 from motet.core.serial import SERIAL_MODULUS, is_newer
 from motet.core.units import MILLISECOND, SECOND
@@ -963,7 +963,11 @@ def test_sync_ok_renames_a_window_that_is_there_and_keeps_what_it_holds() -> Non
     unicast = receiving(1)
     unicast.receive(A, [data(101, 3)], SECOND)
     unicast.sync(A, SECOND)
-    assert unicast.receive(A, [SyncOk(102, SYNC_ID, 1)], SECOND + 1) == to_a(SyncAck(102), UnicastAck(102, 1))
+    assert unicast.receive(A, [SyncOk(102, SYNC_ID, 1)], SECOND + 1) == [
+        *to_a(SyncAck(102)),
+        SyncCompleted(A, 102, 1),
+        *to_a(UnicastAck(102, 1)),
+    ]
     assert unicast.receive(A, [data(102, 2)], 2 * SECOND) == [delivery(2, 3), *to_a(UnicastAck(102, 3))]
 
 
@@ -1027,7 +1031,11 @@ def test_sync_of_an_operator_on_an_idle_connection_is_harmless() -> None:
     sender.receive(B, [UnicastAck(101, 1)], 0)
     assert receiver.sync(A, SECOND) == to_a(Sync(101, SYNC_ID))
     assert sender.receive(B, [Sync(101, SYNC_ID)], SECOND) == to_b(SyncOk(102, SYNC_ID, 1))
-    assert receiver.receive(A, [SyncOk(102, SYNC_ID, 1)], SECOND) == to_a(SyncAck(102), UnicastAck(102, 1))
+    assert receiver.receive(A, [SyncOk(102, SYNC_ID, 1)], SECOND) == [
+        *to_a(SyncAck(102)),
+        SyncCompleted(A, 102, 1),
+        *to_a(UnicastAck(102, 1)),
+    ]
     assert sender.receive(B, [SyncAck(102), UnicastAck(102, 1)], SECOND) == []
     assert (sender.next_deadline(), receiver.next_deadline()) == (None, None)
     assert sender.send(B, [b"message 2"], 2 * SECOND)[0] == Transmit(B, data(102, 2))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import cycle
@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from motet.core.counters import Counters
-from motet.core.effects import Frame, SendFailed
+from motet.core.effects import Frame, SendFailed, SyncCompleted, SyncFailed
 from motet.core.identity import Address
 from motet.core.units import MILLISECOND, SECOND
 from motet.unicast import Unicast, UnicastConfig
@@ -41,6 +41,7 @@ class World:
     def __init__(self, config: UnicastConfig, *, batching: bool) -> None:
         self.link = Link(*MEMBERS, config=config, batching=batching)
         self.accepted: dict[tuple[Address, Address], list[bytes]] = defaultdict(list)
+        self.asked: Counter[tuple[Address, Address]] = Counter()  # how often a SYNC was asked for
 
     def send(self, source: Address, to: Address, count: int, size: int) -> None:
         box = self.accepted[source, to]
@@ -56,6 +57,7 @@ class World:
 
     def sync(self, member: Address, peer: Address) -> None:
         if self.link[member].receiver(peer) is not None:
+            self.asked[member, peer] += 1
             self.link.perform(member, self.link[member].sync(peer, self.link.now))
 
     def hold(self, member: Address) -> None:
@@ -148,6 +150,9 @@ def test_whatever_the_link_does_after_it_heals_all_that_was_accepted_is_delivere
     assert not any(isinstance(effect, SendFailed) for told in link.told.values() for effect in told)
     assert [link[each].held_frames for each in MEMBERS] == [0, 0, 0]
     assert not any(link[one].is_syncing(other) for one in MEMBERS for other in MEMBERS)
+    for (one, other), times in world.asked.items():
+        ended = [e for e in link.told[one] if isinstance(e, SyncCompleted | SyncFailed) and e.peer == other]
+        assert 1 <= len(ended) <= times, "whoever asks for a SYNC is notified of its end"
 
     sent = len(link.log)
     link.run_for(FAR_FUTURE_NS)

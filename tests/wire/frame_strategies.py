@@ -22,6 +22,7 @@ from motet.wire.frames import (
     HelloBack,
     Highest,
     IAmAlive,
+    IndirectProbe,
     Installed,
     LeaveRequest,
     MergeCancel,
@@ -59,12 +60,15 @@ from motet.wire.frames import (
     UnicastData,
     UnicastPurged,
     UnicastXmitRequest,
+    Vouched,
 )
 
 GROUP = 0x11223344
 CONN_IDS = st.integers(0, (1 << 32) - 1)
 INCARNATIONS = st.integers(0, (1 << 64) - 1)
 SEQNOS = st.integers(0, (1 << 63) - 1)
+SPANS = st.integers(0, 1 << 53)
+BEAT = (st.integers(0, 1 << 62), st.integers(0, 1 << 62), SPANS, st.integers(0, 1_000))
 
 
 def frame_classes() -> set[type[Frame]]:
@@ -128,9 +132,11 @@ FRAMES: dict[type[Frame], st.SearchStrategy[Frame]] = {
     MulticastXmitRequest: st.builds(MulticastXmitRequest, INCARNATIONS, ranges()),
     Highest: st.builds(Highest, SEQNOS, SEQNOS, SEQNOS),
     Purged: st.builds(Purged, INCARNATIONS, SEQNOS),
-    Heartbeat: st.builds(Heartbeat, VIEW_IDS),
-    AreYouAlive: st.builds(AreYouAlive),
-    IAmAlive: st.builds(IAmAlive, VIEW_IDS),
+    Heartbeat: st.builds(Heartbeat, VIEW_IDS, *BEAT),
+    AreYouAlive: st.builds(AreYouAlive, *BEAT),
+    IAmAlive: st.builds(IAmAlive, VIEW_IDS, *BEAT),
+    IndirectProbe: st.builds(IndirectProbe, VIEW_IDS, LIVES),
+    Vouched: st.builds(Vouched, VIEW_IDS, LIVES),
     Prepare: st.builds(Prepare, VIEW_IDS, BALLOTS, ADDRESSES, st.booleans()),
     Prepared: st.builds(
         Prepared,
@@ -156,12 +162,13 @@ FRAMES: dict[type[Frame], st.SearchStrategy[Frame]] = {
     Suspicion: st.builds(Suspicion, VIEW_IDS, INCARNATIONS, tuples(INCARNATIONS)),
     Hello: st.builds(Hello, ADDRESS, SUMMARIES, INCARNATIONS),
     HelloBack: st.builds(HelloBack, ADDRESS, SUMMARIES, INCARNATIONS),
-    MergeRequest: st.builds(MergeRequest, BALLOTS, VIEW_IDS),
+    MergeRequest: st.builds(MergeRequest, BALLOTS, VIEW_IDS, VIEW_IDS, SPANS),
     MergeRefusal: st.builds(MergeRefusal, BALLOTS, TEXTS),
     MergeResponse: st.builds(
         MergeResponse,
         BALLOTS,
         VIEWS,
+        BALLOTS,
         ADDRESSES,
         ADDRESSES,
         QUADS,
@@ -173,8 +180,10 @@ FRAMES: dict[type[Frame], st.SearchStrategy[Frame]] = {
         *RECORD,
         past=tuples(LIVES),
     ),
-    MergeView: st.builds(MergeView, BALLOTS, VIEWS, PAIRS, tuples(VIEWS), tuples(LIVES), VIEW_IDS, *RECORD),
-    MergeReady: st.builds(MergeReady, BALLOTS, LIVES, PAIRS),
+    MergeView: st.builds(
+        MergeView, BALLOTS, VIEW_IDS, BALLOTS, VIEWS, PAIRS, tuples(VIEWS), tuples(LIVES), VIEW_IDS, *RECORD
+    ),
+    MergeReady: st.builds(MergeReady, BALLOTS, BALLOTS, LIVES, PAIRS),
     MergeCommit: st.builds(MergeCommit, BALLOTS, VIEW_IDS, LIVES, PAIRS),
     MergeCancel: st.builds(MergeCancel, BALLOTS, st.booleans()),
     StateRequest: st.builds(StateRequest, VIEW_IDS, INCARNATIONS, st.integers(0, 0xFFFF)),

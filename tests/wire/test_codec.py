@@ -36,6 +36,7 @@ from motet.wire.frames import (
     HelloBack,
     Highest,
     IAmAlive,
+    IndirectProbe,
     Installed,
     LeaveRequest,
     MergeCancel,
@@ -73,6 +74,7 @@ from motet.wire.frames import (
     UnicastData,
     UnicastPurged,
     UnicastXmitRequest,
+    Vouched,
 )
 from motet.wire.ordered import NUMBER
 from tests.wire.frame_strategies import ANY_FRAME, DATAGRAMS, FRAMES, GROUP, INCARNATIONS, frame_classes
@@ -103,6 +105,7 @@ GOLDEN_DECISION = (
     f"0100 {GOLDEN_QUAD} {GOLDEN_VIEW} {GOLDEN_DIGEST} 0100 {GOLDEN_VIEW} {GOLDEN_LIVES} {GOLDEN_LOG}"
     f" {GOLDEN_DIGEST} {GOLDEN_FINALS}"
 )
+GOLDEN_BEAT = f"{GOLDEN_NINE} 0400000000000000 0500000000000000 e803"
 GOLDEN_NAMES = f"{GOLDEN_VIEW_ID} {GOLDEN_BALLOT}"
 GOLDEN_RECORD = f"00 0100 {GOLDEN_VIEW}"
 GOLDEN_HELLO = f"{GOLDEN_ADDRESS} {GOLDEN_VIEW_ID} {GOLDEN_ADDRESS} 01 0100 0900000000000000"
@@ -132,9 +135,11 @@ GOLDEN: list[tuple[Frame, str, str]] = [
     ),
     (Highest(9, 4, 5), "13", "0900000000000000 0400000000000000 0500000000000000"),
     (Purged(0xF1F2F3F4F5F6F7F8, 9), "14", "f8f7f6f5f4f3f2f1 0900000000000000"),
-    (Heartbeat(VIEW.id), "20", GOLDEN_VIEW_ID),
-    (AreYouAlive(), "21", ""),
-    (IAmAlive(VIEW.id), "22", GOLDEN_VIEW_ID),
+    (Heartbeat(VIEW.id, 9, 4, 5, 1000), "20", f"{GOLDEN_VIEW_ID} {GOLDEN_BEAT}"),
+    (AreYouAlive(9, 4, 5, 1000), "21", GOLDEN_BEAT),
+    (IAmAlive(VIEW.id, 9, 4, 5, 1000), "22", f"{GOLDEN_VIEW_ID} {GOLDEN_BEAT}"),
+    (IndirectProbe(VIEW.id, 7), "23", f"{GOLDEN_VIEW_ID} 0700000000000000"),
+    (Vouched(VIEW.id, 7), "24", f"{GOLDEN_VIEW_ID} 0700000000000000"),
     (Prepare(VIEW.id, BALLOT, VIEW.members, True), "28", f"{GOLDEN_NAMES} 0100 {GOLDEN_ADDRESS} 01"),
     (
         Prepared(
@@ -166,24 +171,28 @@ GOLDEN: list[tuple[Frame, str, str]] = [
     (Suspicion(VIEW.id, 7, (9,)), "31", f"{GOLDEN_VIEW_ID} 0700000000000000 0100 0900000000000000"),
     (Hello(VIEW.coordinator, VIEW.summary, 9), "32", GOLDEN_HELLO),
     (HelloBack(VIEW.coordinator, VIEW.summary, 9), "33", GOLDEN_HELLO),
-    (MergeRequest(BALLOT, VIEW.id), "34", f"{GOLDEN_BALLOT} {GOLDEN_VIEW_ID}"),
+    (MergeRequest(BALLOT, VIEW.id, VIEW.id, 9), "34", f"{GOLDEN_BALLOT} {GOLDEN_VIEW_ID} {GOLDEN_LOG}"),
     (MergeRefusal(BALLOT, "busy"), "35", f"{GOLDEN_BALLOT} 04 62757379"),
     (
         MergeResponse(
-            *(BALLOT, VIEW, VIEW.members, (), ((1, 2, 3, 4),), (7,), (), (7,)),
+            *(BALLOT, VIEW, BALLOT, VIEW.members, (), ((1, 2, 3, 4),), (7,), (), (7,)),
             *(VIEW.id, 9, None, (VIEW,), (7,), False),
         ),
         "36",
-        f"{GOLDEN_BALLOT} {GOLDEN_VIEW} 0100 {GOLDEN_ADDRESS} 0000 0100 {GOLDEN_QUAD}"
+        f"{GOLDEN_BALLOT} {GOLDEN_VIEW} {GOLDEN_BALLOT} 0100 {GOLDEN_ADDRESS} 0000 0100 {GOLDEN_QUAD}"
         f" {GOLDEN_LIVES} 0000 {GOLDEN_LIVES} {GOLDEN_LOG} {GOLDEN_RECORD} {GOLDEN_LIVES} 00",
     ),
     (
-        MergeView(BALLOT, VIEW, ((7, 2),), (VIEW,), (7,), VIEW.id, None, (VIEW,)),
+        MergeView(BALLOT, VIEW.id, BALLOT, VIEW, ((7, 2),), (VIEW,), (7,), VIEW.id, None, (VIEW,)),
         "37",
-        f"{GOLDEN_BALLOT} {GOLDEN_VIEW} {GOLDEN_DIGEST} 0100 {GOLDEN_VIEW} {GOLDEN_LIVES}"
+        f"{GOLDEN_BALLOT} {GOLDEN_NAMES} {GOLDEN_VIEW} {GOLDEN_DIGEST} 0100 {GOLDEN_VIEW} {GOLDEN_LIVES}"
         f" {GOLDEN_VIEW_ID} {GOLDEN_RECORD}",
     ),
-    (MergeReady(BALLOT, 9, ((7, 2),)), "38", f"{GOLDEN_BALLOT} {GOLDEN_NINE} {GOLDEN_DIGEST}"),
+    (
+        MergeReady(BALLOT, BALLOT, 9, ((7, 2),)),
+        "38",
+        f"{GOLDEN_BALLOT} {GOLDEN_BALLOT} {GOLDEN_NINE} {GOLDEN_DIGEST}",
+    ),
     (MergeCommit(BALLOT, VIEW.id, 9, ((7, 2),)), "39", f"{GOLDEN_BALLOT} {GOLDEN_LOG} {GOLDEN_DIGEST}"),
     (MergeCancel(BALLOT, True), "3a", f"{GOLDEN_BALLOT} 01"),
     (StateRequest(VIEW.id, 1, 2), "3c", f"{GOLDEN_VIEW_ID} 0100000000000000 0200"),

@@ -21,15 +21,17 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from motet.aio.awake import Awake
 from motet.aio.faults import Direction, Fault, FaultInjector
+from motet.aio.resync import Resyncs
 from motet.aio.world import REAL_WORLD, Transport, World
-from motet.core.effects import Admitted, Channel, Effect, SendFailed
+from motet.core.effects import Admitted, Channel, Effect, SendFailed, SyncCompleted, SyncFailed
 from motet.core.identity import NOBODY, Address, Endpoint, parse_endpoint
 from motet.core.record import record
 from motet.core.timers import earlier
 from motet.core.units import MILLISECOND, SECOND
-from motet.errors import BacklogFullError, MisuseError, MotetError
+from motet.errors import BacklogFullError, GroupFailedError, LeftGroupError, MisuseError, MotetError
 from motet.membership.discovery import Consult, DnsName, SharedDirectory
 from motet.membership.engine import ViewInstalled
+from motet.membership.overlap import DigestsOverlapped
 from motet.stack import Announcement, Datagram, Delivered, Member
 from motet.stack.trace import Tracer
 from motet.wire.ordered import Tag
@@ -132,6 +134,7 @@ class Driver:
         self._awake: Awake | None = None
         self.sent_messages = 0  # what the application wanted sent, and the member has accepted
         self._lanes: dict[LaneKey, _Lane] = {}
+        self._resyncs = Resyncs()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: int | None = None
         self._rounding_ns = 0
@@ -214,8 +217,14 @@ class Driver:
         if self._awake is not None:
             self._awake.end()
         self.transport.close()
+        self._resyncs.close(self._stopped())
         if self.keeper is not None:
             self.keeper.close()
+
+    def _stopped(self) -> MotetError:
+        if self.failure is not None:
+            return GroupFailedError(f"this member stopped: {self.failure}")
+        return LeftGroupError("this member has left the group; join again")
 
     # What other threads may call
 
@@ -315,6 +324,13 @@ class Driver:
         if self._envelope is None:
             raise MisuseError("this member was joined without a key and cannot take one while it runs; join with keys")
         self._envelope.rekey(keyring)
+
+    def sync(self, peer: Address) -> Future[None]:
+        """The future is done when SYNC-ACK was sent, or has the error why it was not."""
+        if self._is_shut:
+            raise self._stopped()
+        self.do_now(lambda now: self.member.sync(peer, now))  # asks the network, so it never ends within this call
+        return self._resyncs.wait(peer)
 
     def start_snapshot(self) -> SnapshotId:
         now = self._clock()
@@ -479,6 +495,10 @@ class Driver:
             elif isinstance(effect, ViewInstalled):
                 self._learn_names(effect)
                 news.append(effect)
+            elif isinstance(effect, SyncCompleted | SyncFailed):
+                self._resyncs.ended(effect)
+            elif isinstance(effect, DigestsOverlapped):
+                logger.warning("%s: %s", self.member.address, effect)
             else:
                 news.append(effect)
         if news:

@@ -443,10 +443,16 @@ class Group:
     # Operations
 
     async def sync(self, member: Address) -> None:
-        """Bring our receive window of `member` and its send window in step; a second line of defence."""
-        await asyncio.wrap_future(
-            self._driver.ask(lambda: self._driver.do_now(lambda now: self._driver.member.sync(member, now)))
-        )
+        """Bring our receive window of `member` and its send window in step; a second line of defence.
+
+        Returns when SYNC-ACK was sent. Raises `SyncError` if `member` does not answer in time, leaves, or has closed
+        its connection, and `MisuseError` if nothing was received from it.
+        """
+        self._check_open()
+        if not isinstance(member, Address):
+            raise MisuseError(f"{member!r} is no member; take one of group.view.members")
+        ended = await asyncio.wrap_future(self._driver.ask(lambda: self._driver.sync(member)))
+        await asyncio.wrap_future(ended)
 
     def inject(self, rule: str) -> None:
         """A fault on purpose, such as `drop=0.2@b`; `clear` ends them."""

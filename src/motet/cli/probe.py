@@ -44,10 +44,10 @@ Examples:
 
   motet probe 127.0.0.1:9001 fault clear          and no more
 
-Operations: sync MEMBER, snapshot, leave, fault RULE.
+Operations: sync MEMBER (done when SYNC-ACK was sent), snapshot, leave, fault RULE.
 
 Exit code: 0 well or done, 1 the member is not well, 2 asked wrongly, 3 nobody listens there, 4 the token is missing
-or wrong, 5 not a Motet member, 6 the member refused the operation.
+or wrong, 5 not a Motet member, 6 the member refused the operation, or it failed or timed out there.
 """
 
 

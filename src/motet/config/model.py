@@ -61,6 +61,7 @@ TIES = (
     ("view_answer_ns", 2, "view_retry_ns"),
     ("xmit_interval_ns", 1, "min_repair_ns"),
     ("give_up_ns", 1, "xmit_interval_ns"),
+    ("sync_timeout_ns", 1, "min_repair_ns"),
     ("ack_max_ns", 1, "ack_min_ns"),
     ("order_reach_frames", 1, "order_window_frames"),
 )
@@ -98,11 +99,16 @@ class Config:
     conn_expiry_ns: int = duration(MINUTE, 0, 365 * DAY, "a connection idle for so long is closed; 0 never")
     conn_close_ns: int = duration(30 * SECOND, 0, 365 * DAY, "and forgotten after this")
     give_up_ns: int = duration(MINUTE, MILLISECOND, 365 * DAY, "a silent peer's messages are given up after this")
+    # Below the 60 s that an admin operation waits, so that `motet probe ... sync` always says how it ended.
+    sync_timeout_ns: int = duration(5 * SECOND, MILLISECOND, 50 * SECOND, "a SYNC without an answer fails after this")
 
     # Failure detection
     heartbeat_ns: int = duration(250 * MILLISECOND, MILLISECOND, MINUTE, "the longest a member is silent")
     suspect_ns: int = duration(1_250 * MILLISECOND, 2 * MILLISECOND, 10 * MINUTE, "silent for so long: it is asked")
     verify_ns: int = duration(500 * MILLISECOND, MILLISECOND, 10 * MINUTE, "asked and silent for so long: suspected")
+    suspect_max_ns: int = duration(
+        30 * SECOND, 3 * MILLISECOND, HOUR, "Longest silence before suspicion on the worst network; bounds the formula."
+    )
     verify_attempts: int = count(4, 1, 100, "how often it is asked in that time")
 
     # Discovery
@@ -121,6 +127,9 @@ class Config:
     merge_patience_ns: int = duration(SECOND, 0, 10 * MINUTE, "so long one waits for who should lead the merge")
     view_retry_ns: int = duration(50 * MILLISECOND, MILLISECOND, 10 * SECOND, "unanswered questions are asked again")
     view_answer_ns: int = duration(500 * MILLISECOND, 2 * MILLISECOND, 10 * MINUTE, "no answer by then: suspected")
+    view_answer_max_ns: int = duration(
+        20 * SECOND, 2 * MILLISECOND, HOUR, "Longest wait for an answer in a view change on the worst network."
+    )
     partitions: str = choice(("primary", "all"), "who goes on ordering when the group is split: one side, or all")
     static_quorum: int = count(0, 0, 1 << 16, "members that make a view primary; 0: a majority of the last one")
 
@@ -232,6 +241,7 @@ class Config:
                 conn_expiry_ns=self.conn_expiry_ns,
                 conn_close_ns=self.conn_close_ns,
                 give_up_ns=self.give_up_ns,
+                sync_timeout_ns=self.sync_timeout_ns,
             ),
             multicast=MulticastConfig(**streams, receive_bytes=receive_bytes),
             membership=self._membership(tuple(seeds), wants_state),
@@ -281,8 +291,12 @@ class Config:
             DiscoveryConfig(
                 self._sources(seeds), self.discovery_eager_ns, self.discovery_interval_ns, self.discovery_former_ns
             ),
-            DetectorConfig(self.heartbeat_ns, self.suspect_ns, self.verify_ns, self.verify_attempts),
-            EngineConfig(self.view_retry_ns, self.view_answer_ns, self.static_quorum, self.partitions),
+            DetectorConfig(
+                self.heartbeat_ns, self.suspect_ns, self.verify_ns, self.verify_attempts, self.suspect_max_ns
+            ),
+            EngineConfig(
+                self.view_retry_ns, self.view_answer_ns, self.view_answer_max_ns, self.static_quorum, self.partitions
+            ),
             TransferConfig(wants_state, self.state_chunk_bytes, self.state_window_chunks, self.state_retry_ns),
             founds=self.founds,
             gather_ns=self.merge_gather_ns,

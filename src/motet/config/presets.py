@@ -15,6 +15,7 @@ LOCAL: Mapping[str, object] = {
     "suspect_ns": 500 * MILLISECOND,  # longer than any hiccup of a scheduler
     "verify_ns": 250 * MILLISECOND,  # and once more half as long
     "verify_attempts": 5,
+    "suspect_max_ns": 15 * SECOND,  # what the formula asks for where half is lost and half of the rest is late: 9 s
     "discovery_eager_ns": 50 * MILLISECOND,  # members that are started by one script find each other at once
     "discovery_interval_ns": 500 * MILLISECOND,  # there are no real partitions here, only tests of them
     "found_after_ns": 600 * MILLISECOND,  # longer than one probe interval
@@ -22,6 +23,7 @@ LOCAL: Mapping[str, object] = {
     "merge_patience_ns": 500 * MILLISECOND,  # as long as one probe interval
     "view_retry_ns": 20 * MILLISECOND,  # some hundred round trips: only what was really lost is sent again
     "view_answer_ns": 250 * MILLISECOND,  # a process that does not run for so long delays everybody
+    "view_answer_max_ns": 10 * SECOND,  # what the formula asks for on the same terrible network: 5 s
 }
 
 # One data centre: round trips below some milliseconds, rare bursts of loss. The defaults say why.
@@ -43,6 +45,7 @@ WAN: Mapping[str, object] = {
     "suspect_ns": 5 * SECOND,  # a route that changes is silent for a second or two
     "verify_ns": 3 * SECOND,  # six round trips for an answer
     "verify_attempts": 5,
+    "suspect_max_ns": 2 * MINUTE,  # twice what the formula asks for where half is lost and half of the rest is late
     "discovery_eager_ns": 500 * MILLISECOND,  # one round trip
     "discovery_interval_ns": 5 * SECOND,  # few datagrams between sites; a healed partition may wait so long
     "found_after_ns": 6 * SECOND,  # longer than one probe interval
@@ -50,6 +53,7 @@ WAN: Mapping[str, object] = {
     "merge_patience_ns": 5 * SECOND,  # as long as one probe interval
     "view_retry_ns": 500 * MILLISECOND,  # one round trip
     "view_answer_ns": 4 * SECOND,  # eight of them
+    "view_answer_max_ns": MINUTE,  # what the formula asks for where three quarters of all questions are unanswered: 28 s
     "order_ask_ns": SECOND,  # a proposal is under way for one round trip
     "snapshot_timeout_ns": MINUTE,  # a marker and a report per member, over slow links
     "order_progress_ns": 100 * MILLISECOND,  # telling more often than that makes nothing stable sooner

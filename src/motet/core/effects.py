@@ -84,3 +84,20 @@ class Stranded(Effect):
 
     sender: Address
     purged: int
+
+
+@record
+class SyncCompleted(Effect):
+    """The SYNC that the application asked for is complete: SYNC-ACK was sent, and the window follows the sender's."""
+
+    peer: Address
+    conn_id: int  # the connection id that both ends use from now on
+    low: int  # the highest seqno that the sender knows to be acked
+
+
+@record
+class SyncFailed(Effect):
+    """The SYNC that the application asked for ended before SYNC-ACK was sent; the error says why."""
+
+    peer: Address
+    error: Exception

@@ -15,6 +15,7 @@ from motet.membership.discovery import (
 )
 from motet.membership.engine import Accused, EngineConfig, Left, MergeUnanswered, ViewInstalled
 from motet.membership.machine import Membership
+from motet.membership.overlap import DigestsOverlapped, ReportedEntry
 from motet.membership.primary import PrimaryRecord, is_primary
 from motet.membership.transfer import ProvideState, StateFailed, StateReceived, TransferConfig
 
@@ -24,6 +25,7 @@ __all__ = [
     "Consult",
     "Contact",
     "DetectorConfig",
+    "DigestsOverlapped",
     "DiscoveryConfig",
     "DnsName",
     "EngineConfig",
@@ -35,6 +37,7 @@ __all__ = [
     "MergeUnanswered",
     "PrimaryRecord",
     "ProvideState",
+    "ReportedEntry",
     "SharedDirectory",
     "StateFailed",
     "StateReceived",

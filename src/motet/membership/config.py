@@ -36,8 +36,8 @@ class MembershipConfig:
         """Processes of one machine: round trips of a tenth of a millisecond, and no loss worth the name."""
         return cls(
             DiscoveryConfig(eager_ns=50 * MILLISECOND, probe_ns=500 * MILLISECOND),
-            DetectorConfig(200 * MILLISECOND, 500 * MILLISECOND, 250 * MILLISECOND, 5),  # no hiccup is that long
-            EngineConfig(retry_ns=20 * MILLISECOND, answer_ns=250 * MILLISECOND),
+            DetectorConfig(200 * MILLISECOND, 500 * MILLISECOND, 250 * MILLISECOND, 5, 15 * SECOND),
+            EngineConfig(retry_ns=20 * MILLISECOND, answer_ns=250 * MILLISECOND, answer_max_ns=10 * SECOND),
             gather_ns=50 * MILLISECOND,
             patience_ns=500 * MILLISECOND,
             found_ns=600 * MILLISECOND,
@@ -53,8 +53,8 @@ class MembershipConfig:
         """Several sites: round trips of up to half a second, routes that change for a second or two."""
         return cls(
             DiscoveryConfig(eager_ns=500 * MILLISECOND, probe_ns=5 * SECOND),
-            DetectorConfig(SECOND, 5 * SECOND, 3 * SECOND, 5),
-            EngineConfig(retry_ns=500 * MILLISECOND, answer_ns=4 * SECOND),
+            DetectorConfig(SECOND, 5 * SECOND, 3 * SECOND, 5, 120 * SECOND),
+            EngineConfig(retry_ns=500 * MILLISECOND, answer_ns=4 * SECOND, answer_max_ns=60 * SECOND),
             TransferConfig(chunk_bytes=1_200, window=256, retry_ns=500 * MILLISECOND),
             gather_ns=SECOND,
             patience_ns=5 * SECOND,

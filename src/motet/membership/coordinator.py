@@ -36,6 +36,8 @@ from motet.wire.frames import (
     StateNeed,
 )
 
+IN_DOUBT_ANSWERS = 4  # answer times that a part waits for the merge leader, and a member for whoever froze it
+
 
 @dataclass(slots=True)
 class Round:
@@ -45,6 +47,7 @@ class Round:
     participants: tuple[Address, ...]
     leavers: tuple[Address, ...]
     until: int  # whoever has not answered by then is suspected
+    answer_ns: int  # how long one answer may take, as the network was when the round began
     answers: dict[Address, Prepared] = field(default_factory=dict)
     plan: CutTo | None = None
     log: LogEnd = field(default_factory=LogEnd)  # where our own will stand when the view has ended
@@ -130,7 +133,8 @@ class Coordinator(Participant):
         effects = self._refuse_our_merge("a member of this part is gone, or wants to go")
         self._highest_round += 1
         ballot = Ballot(self._highest_round, self._local.incarnation)
-        self._round = Round(ballot, participants, leavers, now + self._config.answer_ns, voids=voids)
+        answer_ns = self._answer_ns
+        self._round = Round(ballot, participants, leavers, now + answer_ns, answer_ns, voids=voids)
         return effects + [
             effect for member in participants for effect in self._send(member, self._question(self._round))
         ]
@@ -150,13 +154,13 @@ class Coordinator(Participant):
         if current.late:
             return []
         if current.merge is not None:
-            current.until = now + self._config.in_doubt_ns
+            current.until = now + IN_DOUBT_ANSWERS * current.answer_ns
             return self._tell_leader(current)
         return self._plan_the_end(current, self._decide(current), self._record_of(current), now)
 
     def _plan_the_end(self, current: Round, decision: Decision, record: PrimaryRecord, now: int) -> list[Effect]:
         current.plan = CutTo(self.view.id, current.ballot, decision, record.last, record.attempts)
-        current.until = now + self._config.answer_ns
+        current.until = now + current.answer_ns
         return [effect for member in current.participants for effect in self._send(member, current.plan)]
 
     def _digests(self, current: Round) -> dict[Address, dict[Address, DigestEntry]]:
@@ -221,7 +225,7 @@ class Coordinator(Participant):
         if not current.ready.issuperset(current.participants):
             return []
         if current.merge is not None:
-            current.until = now + self._config.in_doubt_ns
+            current.until = now + IN_DOUBT_ANSWERS * current.answer_ns
             return self._tell_leader(current)
         return self._commit(current, replace(current.plan.decision, **current.log._asdict()), now)
 
@@ -233,7 +237,7 @@ class Coordinator(Participant):
         frame = Commit(self.view.id, current.ballot, decision)
         self._round = None
         others = [member for member in current.participants if member != self._local]
-        self._push = Push(frame, others, now + self._config.answer_ns) if others else None
+        self._push = Push(frame, others, now + current.answer_ns) if others else None
         effects = [effect for member in others for effect in self._send(member, frame)]
         return effects + self._send(self._local, frame)
 
@@ -269,7 +273,7 @@ class Coordinator(Participant):
         if current is None or frame.promised <= current.ballot:
             return []
         self._highest_round = max(self._highest_round, frame.promised.round)
-        self._again_at = now + self._config.answer_ns
+        self._again_at = now + self._answer_ns
         refusal = self._refuse_our_merge("another coordinator is changing this part")
         return refusal + self._call_off(current, is_off=True)
 
@@ -331,7 +335,7 @@ class Coordinator(Participant):
     def _is_waiting_in_vain(self, now: int) -> bool:
         """Whoever froze us is heard of no more, not even when asked: it repeats itself while it is at it."""
         is_waiting = self._frozen_since is not None and self._round is None
-        return is_waiting and now - (self._frozen_since or 0) >= self._config.in_doubt_ns
+        return is_waiting and now - (self._frozen_since or 0) >= IN_DOUBT_ANSWERS * self._answer_ns
 
     def _accuse(self, members: list[Address], now: int) -> list[Effect]:
         """Go on without them. Where that is not ours to do any more, nobody stays frozen by our ballot.

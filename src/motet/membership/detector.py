@@ -1,51 +1,85 @@
 """Failure detection: any traffic is a sign of life, silence is verified before it is believed.
 
     idle for heartbeat_ns                       -> a heartbeat goes to the peers, with the view that we are in
-    busy for four times that                    -> the same: others must hear of it when we are in another view
-    a peer silent for suspect_ns                -> it is asked directly whether it is alive, verify_attempts times
-    still silent when verify_ns has passed      -> it is suspected
+    busy for four times that                    -> the same: others must hear of it when we are in another view; and
+                                                   at once where datagrams are lost, because beats measure the loss
+    a peer silent for suspect_ns, or for as
+    long as it paused a short while ago         -> it is probed directly, and others are asked to probe it for us
+    others have heard it                        -> the link is bad and the peer lives: its time begins again, twice at
+                                                   most, because whom we cannot hear we cannot follow
+    the silence is no accident any more         -> it is suspected
     any frame of a suspected peer               -> it is trusted again
+
+An accrual detector: what a silence says against a peer grows with every heartbeat that did not come and every probe
+that was not answered, and by how much follows from the loss that was measured (links.py). DetectorConfig has the
+formula.
 
 Invariant: a peer is trusted, being asked, or suspected, and exactly one of them; only current peers are in the table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
+from math import ceil, log
 
 from motet.core.checks import require_between
 from motet.core.effects import Effect, Transmit
 from motet.core.identity import Address
 from motet.core.units import MILLISECOND, SECOND
 from motet.core.view import NO_VIEW, ViewId
-from motet.wire.frames import AreYouAlive, Heartbeat, IAmAlive
+from motet.membership.links import LEAST_LOSS, LOSS_SCALE, Link, Links, doubt, tries
+from motet.wire.frames import AreYouAlive, Heartbeat, IAmAlive, IndirectProbe, Vouched
 
 MOST_UNTOLD = 4  # heartbeats that other traffic may replace in a row
+FALSE_POSITIVES = 1e-8  # per silence, where datagrams are lost independently of one another, at the measured rate
+ENOUGH_DOUBT = -log(FALSE_POSITIVES)
+UNANSWERED_BY_CHANCE = 1e-6  # per question of a view change: a member that is dropped there by mistake merges again
+MOST_VOUCHES = 2  # in one silence
+PROXIES = 3  # members that are asked to probe for us
+PAUSE_HALF_LIFE_NS = 5 * SECOND  # a process that paused once may do so again, soon rather than late
+MOST_PAUSE = 4  # times suspect_ns: longer than that nobody is waited for because of earlier pauses
+
+SignOfLife = AreYouAlive | IAmAlive | Heartbeat
 
 
 @dataclass(frozen=True, slots=True)
 class DetectorConfig:
     """How long silence may last.
 
-    A crash is suspected between suspect_ns and suspect_ns + verify_ns + heartbeat_ns after the last frame arrived.
-    A live peer is suspected only if every frame of suspect_ns / heartbeat_ns heartbeats and of verify_attempts answers
-    is lost: with independent loss p in each direction that is p ** (suspect_ns / heartbeat_ns) times
-    (1 - (1 - p) ** 2) ** verify_attempts, and heartbeats that come during verification make it rarer still. With the
-    defaults and 20 % loss: less than 1 in 186 000 per silence.
+    A peer is suspected when it was silent for suspect_ns, did not answer verify_attempts probes, and
+
+        missed heartbeats · -ln(p)  +  unanswered probes · -ln(1 - (1-p)(1-p'))  >=  -ln(FALSE_POSITIVES)
+
+    where p is the measured share of its datagrams that are lost or overtaken, p' that of ours, both at least 5 %; and
+    at the latest after suspect_max_ns. So a living peer is suspected by chance once in FALSE_POSITIVES silences, if its
+    datagrams are lost independently of one another. Where less than 5 % are lost, the first two conditions decide: a
+    crash is suspected between suspect_ns and suspect_ns + verify_ns + heartbeat_ns after the last frame arrived.
     """
 
     heartbeat_ns: int = 250 * MILLISECOND  # a fifth of the time that it must bridge
     suspect_ns: int = 1_250 * MILLISECOND  # five heartbeats lost in a row
-    verify_ns: int = 500 * MILLISECOND  # how long a suspect has to answer
-    verify_attempts: int = 4  # spread evenly over verify_ns
+    verify_ns: int = 500 * MILLISECOND  # how long a suspect has to answer, where nothing is lost
+    verify_attempts: int = 4  # spread evenly over verify_ns; where datagrams are lost more follow at the same distance
+    suspect_max_ns: int = 30 * SECOND  # on the worst network; so late a crash is noticed there
 
     def __post_init__(self) -> None:
         require_between("heartbeat_ns", self.heartbeat_ns, MILLISECOND, 60 * SECOND)
         require_between("suspect_ns", self.suspect_ns, 2 * self.heartbeat_ns, 600 * SECOND)
         require_between("verify_attempts", self.verify_attempts, 1, 100)
         require_between("verify_ns", self.verify_ns, self.verify_attempts, 600 * SECOND)
+        require_between("suspect_max_ns", self.suspect_max_ns, 1, 3600 * SECOND)
+
+    @property
+    def probe_ns(self) -> int:
+        """From one probe to the next."""
+        return self.verify_ns // self.verify_attempts
+
+    @property
+    def longest_ns(self) -> int:
+        """The longest silence of a peer that is not suspected; never shorter than what a good network is given."""
+        return max(self.suspect_max_ns, self.suspect_ns + self.verify_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +104,21 @@ class Standing(Enum):
 class _Peer:
     heard_at: int
     standing: Standing = Standing.TRUSTED
+    link: Link = field(default_factory=Link)
     asked_at: int = 0  # when it was last asked: a process that was paused leaves its peers time to answer
-    asked: int = 0  # how often
+    asked: int = 0  # how often, since it was heard or vouched for
+    silent_since: int = 0  # the same moment: what counts against it came after that
+    vouches: int = 0  # in this silence
+    pause_ns: int = 0  # by how much its last long silence exceeded suspect_ns
+    paused_at: int = 0
+    askers: dict[Address, int] = field(default_factory=dict)  # who wants to know whether it lives, until when
 
 
 class FailureDetector:
     def __init__(self, local: Address, config: DetectorConfig) -> None:
         self._local = local
         self._config = config
+        self._links = Links()
         self._peers: dict[Address, _Peer] = {}
         self._spoke_at = 0  # when we last sent something to all peers
         self._told_at: int | None = None  # when we last told them our view, or first had something else to say
@@ -99,22 +140,66 @@ class FailureDetector:
         state = self._peers.get(peer)
         if state is None:
             return []
+        if state.standing is Standing.TRUSTED and not state.askers:
+            state.heard_at = now
+            return []
+        return self._heard_again(peer, state, now)
+
+    def _heard_again(self, peer: Address, state: _Peer, now: int) -> list[Effect]:
+        """After a silence, ours or that of somebody who asked us."""
+        self._learn_pause(state, now)
         was_suspected = state.standing is Standing.SUSPECTED
         state.heard_at, state.standing = now, Standing.TRUSTED
-        return [Trusted(peer)] if was_suspected else []
+        curious = [asker for asker, until in state.askers.items() if now <= until and asker in self._peers]
+        state.askers.clear()
+        vouched: list[Effect] = [Transmit(asker, Vouched(self._view, peer.incarnation)) for asker in curious]
+        return [Trusted(peer), *vouched] if was_suspected else vouched
 
-    def receive(self, source: Address, frame: AreYouAlive | IAmAlive | Heartbeat, now: int) -> list[Effect]:
+    def is_late(self, source: Address, frame: SignOfLife) -> bool:
+        """Whether a later beat of the same peer has arrived before: then what this one tells may be over."""
+        state = self._peers.get(source)
+        return state is not None and frame.beat > 0 and state.link.is_late(frame.beat)
+
+    def receive(self, source: Address, frame: SignOfLife, now: int) -> list[Effect]:
         """Answer whoever asks, member or not: only the asker knows why it asks."""
         effects = self.heard(source, now)
+        state = self._peers.get(source)
+        if state is not None and frame.beat > 0:
+            self._links.arrived(state.link, frame.beat, now)
+            state.link.loss_out = frame.loss / LOSS_SCALE
+            state.link.echoed(frame.echo, frame.held_ns, now)
         if isinstance(frame, AreYouAlive):
-            effects.append(Transmit(source, IAmAlive(self._view)))
+            effects.append(Transmit(source, IAmAlive(self._view, *self._measured(state, now))))
         return effects
+
+    def receive_indirect(self, source: Address, frame: IndirectProbe | Vouched, now: int) -> list[Effect]:
+        """Somebody cannot hear a member of our view, or heard one that we cannot hear."""
+        effects = self.heard(source, now)
+        target = next((peer for peer in self._peers if peer.incarnation == frame.target), None)
+        if target is None or frame.view != self._view or source not in self._peers or target == source:
+            return effects
+        state = self._peers[target]
+        if isinstance(frame, IndirectProbe):
+            return effects + self._probe_for(source, target, state, now)
+        if state.standing is Standing.ASKED and state.vouches < MOST_VOUCHES:
+            state.vouches += 1
+            state.asked, state.silent_since = 0, now
+        return effects
+
+    def _probe_for(self, asker: Address, target: Address, state: _Peer, now: int) -> list[Effect]:
+        if now - state.heard_at <= self._config.heartbeat_ns:
+            return [Transmit(asker, Vouched(self._view, target.incarnation))]
+        state.askers[asker] = now + self._config.verify_ns
+        return [self._probe(target, state, now)]
 
     def tick(self, now: int) -> list[Effect]:
         effects: list[Effect] = []
         if self._peers and now >= self._heartbeat_due:
             self._spoke_at = self._told_at = now
-            effects += [Transmit(peer, Heartbeat(self._view)) for peer in self._peers]
+            effects += [
+                Transmit(peer, Heartbeat(self._view, *self._measured(state, now)))
+                for peer, state in self._peers.items()
+            ]
         for peer, state in self._peers.items():
             effects += self._examine(peer, state, now)
         return effects
@@ -129,7 +214,10 @@ class FailureDetector:
     def _heartbeat_due(self) -> int:
         interval_ns = self._config.heartbeat_ns
         idle_due = self._spoke_at + interval_ns
-        return idle_due if self._told_at is None else min(idle_due, self._told_at + MOST_UNTOLD * interval_ns)
+        if self._told_at is None:
+            return idle_due
+        most_untold = MOST_UNTOLD if self._links.common.share < LEAST_LOSS else 1
+        return min(idle_due, self._told_at + most_untold * interval_ns)
 
     @property
     def suspects(self) -> tuple[Address, ...]:
@@ -138,24 +226,103 @@ class FailureDetector:
     def standing(self, peer: Address) -> Standing | None:
         return self._peers[peer].standing if peer in self._peers else None
 
+    # What others wait by
+
+    @property
+    def loss(self) -> float:
+        """The largest share of datagrams that is lost on a link of ours, in either direction, as measured."""
+        links = [state.link for state in self._peers.values()]
+        return max([self._links.common.share, *(max(link.loss.share, link.loss_out) for link in links)])
+
+    def answer_ns(self, retry_ns: int, least_ns: int, most_ns: int) -> int:
+        """How long a question that is repeated every retry_ns may go unanswered, by the worst link that we have:
+
+        the round trip with four deviations, and as many tries as make an accident rarer than UNANSWERED_BY_CHANCE.
+        """
+        states = list(self._peers.values())
+        worst = max((self._links.unanswered(link) for link in (None, *(state.link for state in states))))
+        slowest_ns = max((state.link.round_trip.patience_ns for state in states if state.link.heard), default=0)
+        wanted_ns = slowest_ns + tries(worst, UNANSWERED_BY_CHANCE) * retry_ns
+        return max(min(wanted_ns, most_ns), least_ns)
+
+    @property
+    def detection_ns(self) -> int:
+        """How long it takes until a crash is suspected, on the worst link that we have."""
+        return max([self._detection_ns(None), *(self._detection_ns(state.link) for state in self._peers.values())])
+
+    @property
+    def lapse_ns(self) -> int:
+        """How long a word that is repeated every heartbeat_ns may be missing by chance."""
+        return self._config.heartbeat_ns * max(3, tries(self._links.lost(None), 1e-3))
+
+    def _detection_ns(self, link: Link | None) -> int:
+        config = self._config
+        per_beat, per_probe = doubt(self._links.lost(link)), doubt(self._links.unanswered(link))
+        before = per_beat * (config.suspect_ns // config.heartbeat_ns)
+        by_step = per_probe + per_beat * config.probe_ns / config.heartbeat_ns
+        probes = max(config.verify_attempts, ceil((ENOUGH_DOUBT - before) / by_step))
+        return min(config.suspect_ns + probes * config.probe_ns, config.longest_ns)
+
+    # One peer
+
+    def _measured(self, state: _Peer | None, now: int) -> tuple[int, int, int, int]:
+        """What a beat carries: its number, the last one that came, how long that was held, and what was lost."""
+        if state is None:
+            return (0, 0, 0, 0)
+        link = state.link
+        held_ns = now - link.heard_at if link.heard else 0
+        return (link.next_beat(now), link.heard, max(0, held_ns), int(link.loss.share * LOSS_SCALE))
+
+    def _probe(self, peer: Address, state: _Peer, now: int) -> Effect:
+        return Transmit(peer, AreYouAlive(*self._measured(state, now)))
+
+    def _learn_pause(self, state: _Peer, now: int) -> None:
+        if state.standing is not Standing.TRUSTED and state.vouches:
+            return  # others heard it meanwhile: the link was silent, and not the process
+        excess_ns = now - state.heard_at - self._config.suspect_ns
+        if excess_ns >= self._pause_ns(state, now):
+            state.pause_ns, state.paused_at = excess_ns, now
+
+    def _pause_ns(self, state: _Peer, now: int) -> int:
+        return state.pause_ns >> min((now - state.paused_at) // PAUSE_HALF_LIFE_NS, 62)
+
     def _deadline(self, state: _Peer) -> int:
+        config = self._config
         if state.standing is Standing.TRUSTED:
-            return state.heard_at + self._config.suspect_ns
-        verify_ns, attempts = self._config.verify_ns, self._config.verify_attempts
-        return state.asked_at + state.asked * verify_ns // attempts - (state.asked - 1) * verify_ns // attempts
+            pause_ns = self._pause_ns(state, state.heard_at + config.suspect_ns)
+            return state.heard_at + min(config.suspect_ns + pause_ns, MOST_PAUSE * config.suspect_ns)
+        return state.asked_at + config.probe_ns
 
     def _examine(self, peer: Address, state: _Peer, now: int) -> list[Effect]:
         if state.standing is Standing.SUSPECTED or now < self._deadline(state):
             return []
         if state.standing is Standing.TRUSTED:
-            state.standing, state.asked = Standing.ASKED, 0
-        if state.asked == self._config.verify_attempts:
+            state.standing, state.asked, state.vouches = Standing.ASKED, 0, 0
+            state.silent_since = state.heard_at
+        if state.asked >= self._config.verify_attempts and self._is_no_accident(state, now):
             state.standing = Standing.SUSPECTED
             return [Suspected(peer)]
         state.asked, state.asked_at = state.asked + 1, now
-        return [Transmit(peer, AreYouAlive())]
+        is_first_of_round = state.asked % self._config.verify_attempts == 1 or self._config.verify_attempts == 1
+        indirect = list(self._ask_others(peer)) if is_first_of_round and state.vouches < MOST_VOUCHES else []
+        return [self._probe(peer, state, now), *indirect]
+
+    def _is_no_accident(self, state: _Peer, now: int) -> bool:
+        if now - state.heard_at >= self._config.longest_ns:
+            return True
+        missed = (now - state.silent_since) // self._config.heartbeat_ns
+        lost, unanswered = self._links.lost(state.link), self._links.unanswered(state.link)
+        against = missed * doubt(lost) + state.asked * doubt(unanswered)
+        return against >= ENOUGH_DOUBT and now - state.silent_since >= state.link.round_trip.patience_ns
+
+    def _ask_others(self, peer: Address) -> Iterator[Effect]:
+        """Those who can be expected to answer; each adds a way to the peer that does not share our link."""
+        others = [one for one, state in self._peers.items() if one != peer and state.standing is Standing.TRUSTED]
+        yield from (Transmit(one, IndirectProbe(self._view, peer.incarnation)) for one in others[:PROXIES])
 
     def _check(self) -> None:
         assert self._local not in self._peers
         for state in self._peers.values():
-            assert 0 <= state.asked <= self._config.verify_attempts
+            assert state.vouches <= MOST_VOUCHES
+            assert len(state.askers) <= len(self._peers)
+            assert 0 <= state.link.loss.share <= 1

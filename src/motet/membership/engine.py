@@ -13,9 +13,9 @@ from dataclasses import replace
 from motet.core.counters import Count
 from motet.core.effects import Effect, Frame
 from motet.core.identity import Address
-from motet.core.view import NO_BALLOT, Ballot, ViewId
+from motet.core.view import NO_BALLOT, Ballot, ViewId, ViewSummary
 from motet.errors import MisuseError
-from motet.membership.coordinator import Coordinator, Round
+from motet.membership.coordinator import IN_DOUBT_ANSWERS, Coordinator, Round
 from motet.membership.merge import MergeLeader, Phase, Sends
 from motet.membership.participant import (
     Accused,
@@ -67,6 +67,8 @@ __all__ = [
 
 MERGE_FRAMES = (MergeRequest, MergeRefusal, MergeResponse, MergeView, MergeReady, MergeCommit, MergeCancel)
 FRAMES = (Prepare, Prepared, CutTo, Ready, Commit, Installed, Abort, Nack, LeaveRequest, *MERGE_FRAMES)
+LEADER_ANSWERS = 3  # answer times that a merge leader waits: each part may have to wait for a silent member, twice
+MOST_LEADERS = 64  # whose last merge is remembered
 AFTER_LEAVING = (Prepare, Commit, Installed, MergeReady, MergeCommit)  # what one who is gone still owes the others
 
 
@@ -74,6 +76,7 @@ class ViewEngine(Coordinator):
     _leader: MergeLeader | None = None
     _lead_until = 0
     _merges = 0  # that we began to lead
+    _joined_merges: dict[int, Ballot]  # of each leader, by incarnation: the last merge that we prepared our part for
     _led: MergeCommit | None = None  # of the last merge that we committed
     _led_parts: tuple[Address, ...] = ()  # and for whom
     _retry_at: int | None = None
@@ -95,14 +98,15 @@ class ViewEngine(Coordinator):
             return []
         return self._settle(self._begin(self._trusted(), self._leaving(), now), now)
 
-    def lead_merge(self, coordinators: Sequence[Address], now: int) -> list[Effect]:
-        """Merge our view with those that these coordinators speak for."""
+    def lead_merge(self, parts: Sequence[ViewSummary], now: int) -> list[Effect]:
+        """Merge our view with these."""
         if not self.is_idle or self.acting_coordinator != self._local:
             return []
         self._merges += 1
         merge = Ballot(self._merges, self._local.incarnation)
-        self._leader = MergeLeader(merge, self._local, self.view.id, (self._local, *coordinators))
-        self._lead_until = now + self._config.leader_ns
+        views = {self._local: self.view.id} | {part.coordinator: part.id for part in parts}
+        self._leader = MergeLeader(merge, self._local, self.view.id, views, self._answer_ns)
+        self._lead_until = now + LEADER_ANSWERS * self._answer_ns
         return self._settle(self._send_all(self._leader.unanswered()), now)
 
     def noticed(self, source: Address, view: ViewId, now: int) -> list[Effect]:
@@ -206,16 +210,32 @@ class ViewEngine(Coordinator):
     def _on_merge_request(self, source: Address, frame: MergeRequest, now: int) -> list[Effect]:
         if self._round is not None and self._round.merge == frame.merge:
             return []  # we are at it, and our answer is repeated
-        if (reason := self._why_not(source)) is not None:
+        if (reason := self._why_not(source, frame)) is not None:
             return self._send(source, MergeRefusal(frame.merge, reason))
+        self._remember_merge(frame.merge)
         effects = self._begin(self._trusted(), self._leaving(), now)
         if self._round is not None:
             self._round.merge, self._round.leader = frame.merge, source
+            self._round.answer_ns = max(self._round.answer_ns, min(frame.answer_ns, self._config.answer_max_ns))
         return effects
 
-    def _why_not(self, leader: Address) -> str | None:
+    def _remember_merge(self, merge: Ballot) -> None:
+        known = self._joined_merges
+        known.pop(merge.proposer, None)
+        known[merge.proposer] = merge
+        if len(known) > MOST_LEADERS:
+            del known[next(iter(known))]
+
+    def _why_not(self, leader: Address, frame: MergeRequest) -> str | None:
+        """A request that was delayed is refused, too: our answer would be about a view or a round that is over."""
         if self.has_left:
             return "we have left the group"
+        if frame.part != self.view.id:
+            self._counters[Count.FRAME_MISPLACED] += 1
+            return "that view is over"
+        if frame.merge <= self._joined_merges.get(frame.merge.proposer, NO_BALLOT):
+            self._counters[Count.FRAME_MISPLACED] += 1
+            return "that merge is over for this part"
         if leader != self._local and leader in self.view:
             return "we are in one view already"
         if self.acting_coordinator != self._local:
@@ -230,7 +250,8 @@ class ViewEngine(Coordinator):
         if current.leader is None or current.merge is None or current.late:
             return []
         return self._send(
-            current.leader, MergeReady(current.merge, *current.log) if current.plan else self._response(current)
+            current.leader,
+            MergeReady(current.merge, current.ballot, *current.log) if current.plan else self._response(current),
         )
 
     def _response(self, current: Round) -> MergeResponse:
@@ -241,6 +262,7 @@ class ViewEngine(Coordinator):
         return MergeResponse(
             current.merge or NO_BALLOT,
             self.view,
+            current.ballot,
             tuple(member for member in current.participants if member not in current.leavers),
             current.leavers,
             quads(digest),
@@ -257,7 +279,10 @@ class ViewEngine(Coordinator):
 
     def _on_merge_view(self, source: Address, frame: MergeView, now: int) -> list[Effect]:
         current = self._part_of(source, frame.merge)
-        if current is None or current.plan is not None or current.late:
+        if current is None or (frame.part, frame.ballot) != (self.view.id, current.ballot):
+            self._counters[Count.FRAME_MISPLACED] += 1
+            return self._send(source, MergeRefusal(frame.merge, "that round is over"))
+        if current.plan is not None or current.late or not self._is_above_ours(frame.following):
             return []
         merged = (frame.following, frame.digest, frame.subviews, frame.lacking, frame.epoch)
         decision = Decision(self._end_of(current), *merged, finals=self._finals_of(current))
@@ -266,7 +291,8 @@ class ViewEngine(Coordinator):
     def _on_merge_commit(self, source: Address, frame: MergeCommit, now: int) -> list[Effect]:
         """The leader's word that all parts are ready. Answered when we have installed, which we do at once."""
         current = self._part_of(source, frame.merge)
-        if current is not None and current.plan is not None and not current.late:
+        is_planned = current is not None and current.plan is not None and current.plan.decision.following.id == frame.view
+        if current is not None and current.plan is not None and is_planned and not current.late:
             decision = replace(current.plan.decision, position=frame.position, producers=frame.producers)
             return self._commit(current, decision, now) + self._send(source, Installed(frame.view))
         has_installed = self._ended is not None and self._ended.decision.following.id == frame.view
@@ -306,9 +332,9 @@ class ViewEngine(Coordinator):
             return self._settle_old_merge(source, frame.merge)
         if source not in leader.coordinators:
             return self._send(source, MergeCancel(frame.merge, is_off=True))  # it refused before, and is left out
-        if not leader.respond(source, frame):
-            return []
-        return self._agree(leader, now)
+        if leader.is_outdated_by(source, frame):
+            return self._cancel_merge([])
+        return self._agree(leader, now) if leader.respond(source, frame) else []
 
     def _agree(self, leader: MergeLeader, now: int) -> list[Effect]:
         if not leader.is_whole():
@@ -316,8 +342,8 @@ class ViewEngine(Coordinator):
         counted = (leader.members, leader.record, leader.leavers, leader.founders, leader.heirs)
         is_primary_now = self.is_primary_with(*counted)
         leader.agree(self._next_id(leader.highest_number), is_primary_now, self._counters)
-        self._lead_until = now + self._config.leader_ns
-        return self._send_all(leader.unanswered())
+        self._lead_until = now + LEADER_ANSWERS * self._answer_ns
+        return [*leader.overlaps, *self._send_all(leader.unanswered())]
 
     def _on_merge_refusal(self, source: Address, frame: MergeRefusal, now: int) -> list[Effect]:
         leader = self._leader
@@ -332,11 +358,11 @@ class ViewEngine(Coordinator):
         leader = self._leader
         if leader is None or leader.merge != frame.merge:
             return self._settle_old_merge(source, frame.merge)
-        if not leader.ready(source, LogEnd(frame.position, frame.producers)) or leader.plan is None:
+        if not leader.ready(source, frame.ballot, LogEnd(frame.position, frame.producers)) or leader.plan is None:
             return []
         self._led = MergeCommit(leader.merge, leader.plan.following.id, *leader.log)
         self._led_parts = tuple(leader.coordinators)
-        self._lead_until = now + self._config.in_doubt_ns
+        self._lead_until = now + IN_DOUBT_ANSWERS * self._answer_ns
         return self._send_all(leader.unanswered())
 
     def _settle_old_merge(self, source: Address, merge: Ballot) -> list[Effect]:

@@ -20,10 +20,10 @@ from motet.core.effects import Effect, Frame, Transmit
 from motet.core.identity import Address, Endpoint
 from motet.core.view import NO_VIEW, View, ViewId, ViewSummary
 from motet.membership.config import MembershipConfig
-from motet.membership.detector import MOST_UNTOLD, FailureDetector, Suspected, Trusted
+from motet.membership.detector import MOST_UNTOLD, FailureDetector, SignOfLife, Suspected, Trusted
 from motet.membership.discovery import Discovery, DnsName, SharedDirectory
 from motet.membership.engine import FRAMES as ENGINE_FRAMES
-from motet.membership.engine import Flushed, MergeFailed, Surroundings, ViewEngine, ViewInstalled
+from motet.membership.engine import EngineConfig, Flushed, MergeFailed, Surroundings, ViewEngine, ViewInstalled
 from motet.membership.primary import PrimaryRecord, is_primary
 from motet.membership.reports import Reports
 from motet.membership.transfer import StateFailed, StateTransfer
@@ -33,16 +33,19 @@ from motet.wire.frames import (
     Hello,
     HelloBack,
     IAmAlive,
+    IndirectProbe,
     StateChunk,
     StateNeed,
     StateRefusal,
     StateRequest,
     Suspicion,
+    Vouched,
 )
 
 DETECTOR_FRAMES = (Heartbeat, AreYouAlive, IAmAlive)
+INDIRECT_FRAMES = (IndirectProbe, Vouched)
 TRANSFER_FRAMES = (StateRequest, StateChunk, StateRefusal)
-FRAMES = (*DETECTOR_FRAMES, *ENGINE_FRAMES, *TRANSFER_FRAMES, Suspicion)
+FRAMES = (*DETECTOR_FRAMES, *INDIRECT_FRAMES, *ENGINE_FRAMES, *TRANSFER_FRAMES, Suspicion)
 GREETINGS = (Hello, HelloBack)  # they introduce their sender, so they may come from anybody
 MOST_SHUNNED = 1024
 
@@ -74,7 +77,7 @@ class Membership(Surroundings):
         self._is_due_known = False
         self._started_at: int | None = None
         self._distrusted: tuple[Address, ...] = ()  # what the engine was last told
-        self._elsewhere: dict[Address, int] = {}  # members that speak of another view than ours, since when
+        self._elsewhere: dict[Address, tuple[int, int]] = {}  # members in a different view: first and last sign of it
         self._reports = Reports(local, config.detector)
         self._report_at: int | None = None
         self._sighted_at: int | None = None  # when we first saw a view that we could merge with
@@ -122,7 +125,7 @@ class Membership(Surroundings):
 
     def stranded(self, sender: Address, now: int) -> list[Effect]:
         """A member has purged what we still miss: it does not count us in, so it is in another view."""
-        self._elsewhere.setdefault(sender, now)
+        self._note_elsewhere(sender, now)
         return self._settle([], now)
 
     def heard_of_past(self, now: int) -> None:
@@ -142,6 +145,8 @@ class Membership(Surroundings):
         effects = self._detector.heard(source, now)
         if isinstance(frame, DETECTOR_FRAMES):
             effects += self._on_sign_of_life(source, frame, now)
+        elif isinstance(frame, INDIRECT_FRAMES):
+            effects += self._detector.receive_indirect(source, frame, now)
         elif isinstance(frame, Suspicion):
             effects += self._on_suspicion(frame, now)
         elif isinstance(frame, TRANSFER_FRAMES):
@@ -167,7 +172,7 @@ class Membership(Surroundings):
 
     def _reckon_deadline(self) -> int | None:
         parts = (self._detector, self._discovery, self._engine, self._transfer)
-        own = (self._merge_due(), self._founding_due(), self._report_due(), self._elsewhere_due())
+        own = (self._merge_due(), self._founding_due(), self._report_due())
         deadlines = [*(part.next_deadline() for part in parts), *own]
         return min((due for due in deadlines if due is not None), default=None)
 
@@ -229,6 +234,14 @@ class Membership(Surroundings):
         counts_strangers = not self._config.seeds
         return self._has_founders(members) and self._now >= self._quiet_from(counts_strangers=counts_strangers)
 
+    def answer_ns(self, config: EngineConfig) -> int:
+        return self._detector.answer_ns(config.retry_ns, config.answer_ns, config.answer_max_ns)
+
+    @property
+    def loss(self) -> float:
+        """The largest share of datagrams that is lost on a link of ours, as measured."""
+        return self._detector.loss
+
     def is_left_alone(self, coordinator: Address) -> bool:
         return self._reports.is_away(coordinator, self._now)
 
@@ -282,8 +295,9 @@ class Membership(Surroundings):
     def _review(self, now: int) -> list[Effect]:
         """Tell the engine whom we distrust, if that has changed."""
         out = {*self._detector.suspects, *self._discovery.replaced}
-        out |= {member for member, since in self._elsewhere.items() if now >= since + self._elsewhere_ns}
-        out.update(self._reports.chosen(self.view.members, out, now))
+        out |= {member for member, (since, last) in self._elsewhere.items() if last >= since + self._elsewhere_ns}
+        grace_ns = self._detector.detection_ns + 2 * self._config.detector.heartbeat_ns
+        out.update(self._reports.chosen(self.view.members, out, now, grace_ns, self._detector.lapse_ns))
         distrusted = tuple(member for member in self.view.members if member in out and member != self._local)
         if distrusted == self._distrusted:
             return []
@@ -303,17 +317,19 @@ class Membership(Surroundings):
 
     @property
     def _elsewhere_ns(self) -> int:
-        """A COMMIT that is under way may take so long, and a busy member tells its view only so often."""
-        return 2 * self._config.engine.answer_ns + MOST_UNTOLD * self._config.detector.heartbeat_ns
+        """A COMMIT in flight may take so long, and a busy member tells its view only so often.
 
-    def _elsewhere_due(self) -> int | None:
-        waiting = [since + self._elsewhere_ns for member, since in self._elsewhere.items()]
-        ahead = [due for due in waiting if due > self._now]
-        return min(ahead, default=None)
+        Signs of a different view have to come for so long, with none of ours between them: one that was delayed on its
+        way says nothing about where its sender is now.
+        """
+        return 2 * self.answer_ns(self._config.engine) + MOST_UNTOLD * self._config.detector.heartbeat_ns
 
-    def _on_sign_of_life(self, source: Address, frame: Heartbeat | AreYouAlive | IAmAlive, now: int) -> list[Effect]:
+    def _on_sign_of_life(self, source: Address, frame: SignOfLife, now: int) -> list[Effect]:
+        is_late = self._detector.is_late(source, frame)
         effects = self._detector.receive(source, frame, now)
-        return effects if isinstance(frame, AreYouAlive) else effects + self._compare(source, frame.view, now)
+        if isinstance(frame, AreYouAlive) or is_late:
+            return effects
+        return effects + self._compare(source, frame.view, now)
 
     def _compare(self, source: Address, view: ViewId, now: int) -> list[Effect]:
         """Somebody tells its view. A member that is in another one gets a chance to catch up, or to let us do so."""
@@ -324,8 +340,12 @@ class Membership(Surroundings):
         if source not in self.view:
             return self._discovery.notice(source, now) + self._engine.noticed(source, view, now)
         doubted: list[Effect] = [] if source in self._elsewhere else [Transmit(source, AreYouAlive())]
-        self._elsewhere.setdefault(source, now)
+        self._note_elsewhere(source, now)
         return doubted + self._engine.noticed(source, view, now)
+
+    def _note_elsewhere(self, member: Address, now: int) -> None:
+        since, _ = self._elsewhere.get(member, (now, now))
+        self._elsewhere[member] = (since, now)
 
     # Suspicions of members that are not coordinator
 
@@ -385,8 +405,7 @@ class Membership(Surroundings):
         if due is None or now < due:
             return []
         self._sighted_at = None
-        chosen = [summary.coordinator for summary in foreign][: self._config.most_parts - 1]
-        return self._engine.lead_merge(chosen, now)
+        return self._engine.lead_merge(foreign[: self._config.most_parts - 1], now)
 
     def _back_off(self, coordinators: Sequence[Address], now: int) -> None:
         """Leave them alone for a while, each for another one: two who met once would meet again."""

@@ -11,14 +11,15 @@ view has recorded the attempt: the primary component rests on that. One object i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from motet.core.counters import Count, Counters
 from motet.core.effects import Frame
 from motet.core.identity import Address
 from motet.core.view import Ballot, View, ViewId
+from motet.membership.overlap import DigestsOverlapped, overlaps
 from motet.membership.primary import PrimaryRecord, combined
 from motet.wire.frames import LogEnd, MergeCancel, MergeCommit, MergeRequest, MergeResponse, MergeView, Pairs
 
@@ -33,20 +34,25 @@ class Phase(Enum):
 
 @dataclass(slots=True)
 class _Part:
-    response: MergeResponse | None = None
+    view: ViewId  # that its coordinator was asked for
+    response: MergeResponse | None = None  # the latest one
     is_ready: bool = False
     is_installed: bool = False
 
 
 class MergeLeader:
-    def __init__(self, merge: Ballot, local: Address, view: ViewId, coordinators: Sequence[Address]) -> None:
+    def __init__(
+        self, merge: Ballot, local: Address, view: ViewId, parts: Mapping[Address, ViewId], answer_ns: int = 0
+    ) -> None:
+        """`parts`: the coordinators, ourselves included, and the view that each of them speaks for."""
         self.merge = merge
         self.phase = Phase.GATHERING
         self.plan: MergeView | None = None
         self.log = LogEnd()  # when the merged view begins
         self._local = local
         self._view = view
-        self._parts = {coordinator: _Part() for coordinator in coordinators}
+        self._answer_ns = answer_ns
+        self._parts = {coordinator: _Part(part) for coordinator, part in parts.items()}
 
     @property
     def coordinators(self) -> list[Address]:
@@ -67,22 +73,27 @@ class MergeLeader:
 
     def unanswered(self) -> Sends:
         """What every coordinator that we wait for is to get, at first and again."""
-        return [(coordinator, self._question()) for coordinator in self.silent]
+        return [(coordinator, self._question(self._parts[coordinator])) for coordinator in self.silent]
 
-    def _question(self) -> Frame:
-        if self.plan is None:
-            return MergeRequest(self.merge, self._view)
+    def _question(self, part: _Part) -> Frame:
+        if self.plan is None or part.response is None:
+            return MergeRequest(self.merge, self._view, part.view, self._answer_ns)
         if self.phase is Phase.COMMITTED:
             return MergeCommit(self.merge, self.plan.following.id, *self.log)
-        return self.plan
+        return replace(self.plan, part=part.response.view.id, ballot=part.response.ballot)
 
     def respond(self, source: Address, frame: MergeResponse) -> bool:
-        """Keep a part's answer; True when it was the last one."""
+        """Keep a part's latest answer; True when it was the last one that was missing."""
         part = self._parts.get(source)
-        if part is None or self.phase is not Phase.GATHERING or part.response is not None:
+        if part is None or self.phase is not Phase.GATHERING or not _is_later(frame, part.response):
             return False
         part.response = frame
         return not self.silent
+
+    def is_outdated_by(self, source: Address, frame: MergeResponse) -> bool:
+        """Whether this part has begun anew since the answer that the plan was made from: it cannot follow the plan."""
+        part = self._parts.get(source)
+        return part is not None and self.phase is Phase.AGREEING and _is_later(frame, part.response)
 
     def drop(self, source: Address) -> bool:
         """A part refused. True if the others can go on."""
@@ -105,6 +116,8 @@ class MergeLeader:
         record = self.record
         self.plan = MergeView(
             self.merge,
+            responses[0].view.id,
+            responses[0].ballot,
             following,
             merged_digest(responses, following.members, counters),
             tuple(response.view for response in responses),
@@ -115,11 +128,13 @@ class MergeLeader:
         )
         self.phase = Phase.AGREEING
 
-    def ready(self, source: Address, log: LogEnd) -> bool:
+    def ready(self, source: Address, ballot: Ballot, log: LogEnd) -> bool:
         """True when this makes all parts ready. The log stands where the part says that the others follow."""
         part = self._parts.get(source)
-        if part is None or self.phase is not Phase.AGREEING or part.is_ready:
+        if part is None or part.response is None or self.phase is not Phase.AGREEING or part.is_ready:
             return False
+        if part.response.ballot != ballot:
+            return False  # of a round that the plan was not made for
         part.is_ready = True
         if part.response is self._responses()[0]:
             self.log = log
@@ -141,6 +156,10 @@ class MergeLeader:
         return [(coordinator, MergeCancel(self.merge, is_off)) for coordinator in self._parts]
 
     # What the parts say together
+
+    @property
+    def overlaps(self) -> list[DigestsOverlapped]:
+        return overlaps(self._responses())
 
     def _responses(self) -> list[MergeResponse]:
         """The part with the latest log first, then ours, then by age: seniority in the merged view follows it.
@@ -180,6 +199,11 @@ class MergeLeader:
     @property
     def highest_number(self) -> int:
         return max([self.record.highest_number, *(response.view.id.number for response in self._responses())])
+
+
+def _is_later(frame: MergeResponse, known: MergeResponse | None) -> bool:
+    """A repeated answer is no news, and a copy that was delayed for seconds is about a round that is over."""
+    return known is None or (frame.view.id, frame.ballot) > (known.view.id, known.ballot)
 
 
 def merged_digest(responses: Sequence[MergeResponse], members: Collection[Address], counters: Counters) -> Pairs:

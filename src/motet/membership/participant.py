@@ -93,30 +93,26 @@ class Surroundings:
     def need(self) -> StateNeed:
         return StateNeed.UNWANTED
 
+    def answer_ns(self, config: EngineConfig) -> int:
+        """How long a question that is repeated may go unanswered on the network as it is now."""
+        return config.answer_ns
+
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
     retry_ns: int = 50 * MILLISECOND  # what was not answered is sent again; a few round trips of a LAN
-    answer_ns: int = 500 * MILLISECOND  # whoever has not answered by then is suspected: ten retries
+    answer_ns: int = 500 * MILLISECOND  # on a good network, whoever has not answered by then is suspected: ten retries
+    answer_max_ns: int = 20 * SECOND  # the same on the worst one
     static_quorum: int = 0  # a view of at least so many members is primary; 0 counts majorities of earlier views
     partitions: str = "primary"  # at most one side goes on ordering; "all": every side does, and there is no single log
 
     def __post_init__(self) -> None:
         require_between("retry_ns", self.retry_ns, MILLISECOND, 10 * SECOND)
         require_between("answer_ns", self.answer_ns, 2 * self.retry_ns, 600 * SECOND)
+        require_between("answer_max_ns", self.answer_max_ns, 1, 3600 * SECOND)
         require_between("static_quorum", self.static_quorum, 0, 1 << 16)
         if self.partitions not in ("primary", "all"):
             raise ConfigError(f"partitions is {self.partitions!r}; allowed are 'primary' and 'all'")
-
-    @property
-    def leader_ns(self) -> int:
-        """How long a merge leader waits for the parts: each may have to wait for a silent member first, twice."""
-        return 3 * self.answer_ns
-
-    @property
-    def in_doubt_ns(self) -> int:
-        """How long a part waits for the leader, and a member for the coordinator that froze it."""
-        return 4 * self.answer_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +189,7 @@ class Participant:
         self._leavers: set[Address] = set()
         self._wants_to_leave = False
         self._to_self: list[Frame] = []  # what we sent to ourselves; engine.py hands it back to us
+        self._joined_merges: dict[int, Ballot] = {}
 
     @property
     def acting_coordinator(self) -> Address | None:
@@ -201,6 +198,10 @@ class Participant:
     @property
     def is_frozen(self) -> bool:
         return self._frozen_since is not None
+
+    @property
+    def _answer_ns(self) -> int:
+        return self._surroundings.answer_ns(self._config)
 
     # What the roles above add
 
@@ -271,6 +272,8 @@ class Participant:
     def _on_cut(self, source: Address, frame: CutTo, now: int) -> list[Effect]:
         if frame.view != self.view.id or frame.ballot != self._promised or not self.is_frozen:
             return self._refuse(source, frame.view, frame.ballot)
+        if not self._is_above_ours(frame.decision.following):
+            return self._refuse(source, frame.view, frame.ballot)
         self._frozen_since = now
         if self._is_ready:
             return self._send(source, self._readiness(frame))
@@ -308,6 +311,8 @@ class Participant:
             return self._send(source, Installed(following.id))
         if frame.view != self.view.id or frame.ballot < self._promised or self.has_left:
             return self._refuse(source, frame.view, frame.ballot)
+        if not self._is_above_ours(following):
+            return self._refuse(source, frame.view, frame.ballot)
         is_leaving = self._local in self._leavers or self._wants_to_leave
         if self._local not in following and not is_leaving:
             return self._go_on_alone(now)
@@ -317,6 +322,10 @@ class Participant:
         if not self._channel.is_complete(cut):
             return self._leave_behind(frame)
         return self._install(frame, cut, now) + self._send(source, Installed(following.id))
+
+    def _is_above_ours(self, following: View) -> bool:
+        """Views are installed in the order of their numbers, whatever was delayed on its way."""
+        return following.id.number > self.view.id.number
 
     def _is_where_we_stand(self, following: View, cut: Cuts) -> bool:
         """Whether we have delivered what all who go there have delivered: no less, and no more.
@@ -414,7 +423,7 @@ class Participant:
 
     def _ask_around(self, now: int) -> list[Effect]:
         """Frozen, and the coordinator is late: somebody may have seen the COMMIT that we did not get."""
-        if self._frozen_since is None or now - self._frozen_since < self._config.answer_ns:
+        if self._frozen_since is None or now - self._frozen_since < self._answer_ns:
             return []
         trusted = [m for m in self.view.members if m != self._local and m not in self._distrusted()]
         frame = Nack(self.view.id, self._promised, self._promised)

@@ -34,7 +34,8 @@ class _Away:
 class Reports:
     def __init__(self, local: Address, config: DetectorConfig) -> None:
         self._local = local
-        self._lapse_ns = 3 * config.heartbeat_ns  # told every heartbeat_ns; one or two may be lost
+        self._lapse_ns = 3 * config.heartbeat_ns  # told every heartbeat_ns; some may be lost, on a bad network many
+        self._least_lapse_ns = self._lapse_ns
         self._grace_ns = config.suspect_ns + config.verify_ns + 2 * config.heartbeat_ns
         self._told: dict[tuple[Address, Address], tuple[int, int]] = {}  # (who, cannot hear whom): since, last told
         self._chosen: tuple[Address, ...] = ()  # whom we last said to do without
@@ -47,13 +48,25 @@ class Reports:
         since, last = self._told.get((reporter, suspect), (now, now))
         self._told[reporter, suspect] = (now if now - last > self._lapse_ns else since, now)
 
-    def chosen(self, members: Sequence[Address], suspects: Collection[Address], now: int) -> tuple[Address, ...]:
-        """Whom to do without; never ourselves, who hear both."""
+    def chosen(
+        self,
+        members: Sequence[Address],
+        suspects: Collection[Address],
+        now: int,
+        grace_ns: int = 0,
+        lapse_ns: int = 0,
+    ) -> tuple[Address, ...]:
+        """Whom to do without; never ourselves, who hear both.
+
+        `grace_ns` and `lapse_ns`: how long a crash may go unnoticed on this network, and a report be missing by
+        chance, where that is longer than on a good one.
+        """
+        grace_ns, self._lapse_ns = max(grace_ns, self._grace_ns), max(lapse_ns, self._least_lapse_ns)
         order = {member: index for index, member in enumerate(members)}
         fresh = {pair: since for pair, (since, last) in self._told.items() if now - last <= self._lapse_ns}
         open_pairs = {pair: since for pair, since in fresh.items() if not set(pair) & set(suspects)}
         chosen: list[Address] = []
-        while any(now - since >= self._grace_ns for since in open_pairs.values()):
+        while any(now - since >= grace_ns for since in open_pairs.values()):
             blamed = Counter(member for pair in open_pairs for member in pair if member != self._local)
             worst = max(blamed, key=lambda member: (blamed[member], order.get(member, 0)))
             chosen.append(worst)
@@ -75,7 +88,7 @@ class Reports:
 
     def _send_away(self, member: Address, now: int) -> None:
         before = self._away.pop(member, None)
-        is_again = before is not None and now - before.until < 2 * self._wait_ns(before.times)
+        is_again = before is not None and now - before.until < 4 * self._wait_ns(before.times)
         times = before.times + 1 if before is not None and is_again else 1
         self._away[member] = _Away(times, now + self._wait_ns(times))
         if len(self._away) > MOST_AWAY:

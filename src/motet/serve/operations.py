@@ -23,7 +23,7 @@ class Operation:
 OPERATIONS = {
     operation.name: operation
     for operation in (
-        Operation("sync", "member", "bring the unicast connection with a member in step again", "sync b"),
+        Operation("sync", "member", "bring the unicast connection with a member in step; waits until it is", "sync b"),
         Operation("snapshot", None, "take one consistent snapshot of the whole group", "snapshot"),
         Operation("leave", None, "leave the group in good order; the process decides what it does then", "leave"),
         Operation("fault", "rule", "make a fault on purpose, or end them all with `clear`", "fault drop=0.2@b"),

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from motet.core.counters import Count
-from motet.core.effects import Admitted, Effect, SendFailed, Stranded
+from motet.core.effects import Admitted, Channel, Effect, SendFailed, Stranded, SyncCompleted, SyncFailed
 from motet.core.identity import Address, Endpoint
 from motet.core.trace import Emit, TraceEvent, TraceKind, trace_name, trace_view
 from motet.membership import (
     Accused,
+    DigestsOverlapped,
     Left,
     ProvideState,
     StateFailed,
@@ -92,6 +93,16 @@ def _told(effect: Effect, local: str, now: int) -> TraceEvent | None:
         case SendFailed(channel, to, first, last, error):
             whom, why = _peer(to), f"{type(error).__name__}: {error}"
             return TraceEvent(now, local, kinds.SEND_FAILED, whom, channel.value, position=first, last=last, detail=why)
+        case SyncCompleted(peer, conn_id, low):
+            whom, what = trace_name(peer), f"connection {conn_id}"
+            return TraceEvent(now, local, kinds.SYNC_COMPLETED, whom, Channel.UNICAST.value, position=low, detail=what)
+        case SyncFailed(peer, error):
+            return TraceEvent(
+                now, local, kinds.SYNC_FAILED, trace_name(peer), Channel.UNICAST.value, detail=f"SyncError: {error}"
+            )
+        case DigestsOverlapped(peer, first, second):
+            both = ", ".join(f"{one.entry} in {trace_view(one.view.id)}" for one in (first, second))
+            return TraceEvent(now, local, kinds.DIGESTS_OVERLAPPED, trace_name(peer), last=effect.received, detail=both)
         case Stranded(sender, purged):
             return TraceEvent(now, local, kinds.STRANDED, trace_name(sender), last=purged)
         case StableAdvanced(position):

@@ -5,7 +5,8 @@ above everything that an earlier one used, so that a seqno names the same body f
 docs/design/unicast.md has the state table.
 
 Invariants: at most `max_peers` connections in each direction and as many pending SYNCs; at most `remembered_peers`
-closed windows are remembered; a pending SYNC keeps at most one window of frames.
+closed windows are remembered; a pending SYNC keeps at most one window of frames. A SYNC that the application asked for
+ends with exactly one `SyncCompleted` or `SyncFailed`, within `sync_timeout_ns` after it was last asked for.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from motet.core.counters import Count, Counters
-from motet.core.effects import Effect, Frame, Transmit
+from motet.core.effects import Effect, Frame, SyncCompleted, SyncFailed, Transmit
 from motet.core.identity import Address
 from motet.core.serial import is_newer, next_serial
 from motet.core.timers import earlier
@@ -24,6 +25,7 @@ from motet.errors import (
     BacklogFullError,
     MisuseError,
     PeerUnreachableError,
+    SyncError,
     TooManyPeersError,
 )
 from motet.unicast.config import UnicastConfig
@@ -46,6 +48,7 @@ class PendingSync:
     until: int
     due: int
     attempt: int = 0
+    is_asked: bool = False  # by the application, which is notified of the end
     kept: dict[int, UnicastData] = field(default_factory=dict)  # by seqno; inserted once the window stands
 
 
@@ -88,12 +91,16 @@ class Unicast:
         return effects
 
     def sync(self, peer: Address, now: int) -> list[Effect]:
-        """An operator's second line of defence: make sure that our receive window and the peer's send window agree."""
-        self._is_due_known = False
-        connection = self._receivers.get(peer)
-        if connection is None:
-            raise MisuseError(f"nothing was received from {peer}, so there is no window to bring in step")
-        pending = self._pend_sync(peer, connection.conn_id, now)
+        """An operator's second line of defence: make sure that our receive window and the peer's send window agree.
+
+        `SyncCompleted` or `SyncFailed` ends it. A call while a SYNC is pending joins that one and renews its timeout.
+        """
+        connection, pending = self._receivers.get(peer), self._syncs.get(peer)
+        if pending is None:
+            if connection is None:
+                raise MisuseError(f"nothing was received from {peer}, so there is no window to bring in step")
+            pending = self._pend_sync(peer, connection.conn_id, now)
+        pending.is_asked, pending.until = True, now + self._config.sync_timeout_ns
         return self._send_sync(peer, pending, now)
 
     def close(self, peer: Address, now: int) -> list[Effect]:
@@ -111,17 +118,18 @@ class Unicast:
         How far it came is remembered, so that nothing is delivered twice, unless that memory is to go as well.
         """
         self._is_due_known = False
-        self._syncs.pop(peer, None)
+        effects = self._fail_sync(peer, f"the receive window for {peer} was closed before it answered SYNC; ask again")
         connection = self._receivers.pop(peer, None)
         if connection is None:
-            return []
+            return effects
         if remember:
             self._remember(connection)
-        return connection.final_ack(now)
+        return effects + connection.final_ack(now)
 
     def remove(self, peer: Address, now: int) -> list[Effect]:
         """The peer left: whoever waits for it is released with an error."""
-        effects = self.close_receiver(peer, now)
+        effects = self._fail_sync(peer, f"{peer} left the view before it answered SYNC; look whether it is up")
+        effects += self.close_receiver(peer, now)
         if peer in self._senders:
             effects += self._fail(peer, PeerUnreachableError(f"{peer} left while messages to it were not confirmed"))
         return effects
@@ -243,7 +251,7 @@ class Unicast:
             self._open_receiver(source, frame.conn_id, frame.seqno - 1, now)
             if source in self._receivers:
                 self._receivers[source].data(frame, now)
-                self._insert_kept(source, now)
+                self._go_on_syncing(source, frame.conn_id, self._insert_kept(source, now))
         else:
             self._keep_for_sync(source, frame, now)
 
@@ -272,34 +280,42 @@ class Unicast:
         return connection.sync(frame.conn_id, frame.sync_id, self._next_conn_id(), now)
 
     def _on_sync_ok(self, source: Address, frame: SyncOk, now: int) -> list[Effect]:
-        connection = self._receivers.get(source)
-        if connection is not None and connection.conn_id == frame.conn_id:
-            return [Transmit(source, SyncAck(frame.conn_id))]  # our first SYNC-ACK was lost
-        if source not in self._syncs or self._syncs[source].sync_id != frame.sync_id:
+        connection, pending = self._receivers.get(source), self._syncs.get(source)
+        if pending is None or pending.sync_id != frame.sync_id:
+            if connection is not None and connection.conn_id == frame.conn_id:
+                return [Transmit(source, SyncAck(frame.conn_id))]  # our first SYNC-ACK was lost
             self._counters[Count.FRAME_MISPLACED] += 1  # answers a SYNC that we no longer wait for
             return []
         if connection is None:
             self._open_receiver(source, frame.conn_id, frame.low, now)
+        elif is_newer(connection.conn_id, frame.conn_id):
+            self._counters[Count.FRAME_OF_OLD_CONNECTION] += 1  # a later connection has begun since it was sent
+            return []
         else:
             connection.rename(frame.conn_id, frame.low)
         self._insert_kept(source, now)
-        return [Transmit(source, SyncAck(frame.conn_id))]
+        completed = [SyncCompleted(source, frame.conn_id, frame.low)] if pending.is_asked else []
+        return [Transmit(source, SyncAck(frame.conn_id)), *completed]
 
     def _on_purged(self, source: Address, frame: UnicastPurged, now: int) -> list[Effect]:
         """We ask for what we once acked: our window was opened below where it stood before. Get in step again."""
         connection = self._receivers.get(source)
         if connection is None or connection.conn_id != frame.conn_id or connection.window.delivered >= frame.low:
             return []
-        return [] if source in self._syncs else self.sync(source, now)
+        if source in self._syncs:
+            return []
+        return self._send_sync(source, self._pend_sync(source, connection.conn_id, now), now)
 
     def _on_close(self, source: Address, frame: Close) -> list[Effect]:
+        effects: list[Effect] = []
         if source in self._syncs and self._syncs[source].seen == frame.conn_id:
-            del self._syncs[source]
+            reason = "has closed its connection to us, so there is nothing to bring in step; its next message opens one"
+            effects = self._fail_sync(source, f"{source} {reason}")
         connection = self._receivers.get(source)
         if connection is not None and connection.conn_id == frame.conn_id:
             connection.state = State.CLOSED
             self._remember(self._receivers.pop(source))
-        return []
+        return effects
 
     # Connections
 
@@ -336,12 +352,20 @@ class Unicast:
         peers = self._receivers.keys() | self._syncs.keys()
         return source in peers or len(peers) < self._config.max_peers
 
-    def _insert_kept(self, source: Address, now: int) -> None:
+    def _insert_kept(self, source: Address, now: int) -> PendingSync | None:
+        """The window stands, so the SYNC is over; it is the answer."""
         pending = self._syncs.pop(source, None)
-        if pending is None or source not in self._receivers:
-            return
-        for frame in pending.kept.values():
-            self._receivers[source].data(frame, now)
+        if pending is not None and source in self._receivers:
+            for frame in pending.kept.values():
+                self._receivers[source].data(frame, now)
+            pending.kept.clear()
+        return pending
+
+    def _go_on_syncing(self, source: Address, conn_id: int, pending: PendingSync | None) -> None:
+        """A first message makes a SYNC needless, unless the application waits for its SYNC-ACK: then it goes on."""
+        if pending is not None and pending.is_asked:
+            pending.seen = conn_id
+            self._syncs[source] = pending
 
     def _remember(self, connection: ReceiveConnection) -> None:
         self._remembered[connection.peer] = (connection.conn_id, connection.window.delivered)
@@ -388,12 +412,19 @@ class Unicast:
 
     def _tick_sync(self, peer: Address, now: int) -> list[Effect]:
         pending = self._syncs[peer]
-        if now >= pending.until:
-            del self._syncs[peer]  # the next message starts over
-            return []
+        if now >= pending.until:  # the next message starts over
+            within = format_ns(self._config.sync_timeout_ns)
+            return self._fail_sync(
+                peer, f"{peer} did not answer SYNC within {within}; look whether it is up and reachable, then ask again"
+            )
         return self._send_sync(peer, pending, now) if now >= pending.due else []
 
+    def _fail_sync(self, peer: Address, reason: str) -> list[Effect]:
+        pending = self._syncs.pop(peer, None)
+        return [SyncFailed(peer, SyncError(reason))] if pending is not None and pending.is_asked else []
+
     def _send_sync(self, peer: Address, pending: PendingSync, now: int) -> list[Effect]:
+        self._is_due_known = False
         pending.due = min(now + self._sync_pace.backed_off(pending.attempt), pending.until)
         pending.attempt += 1
         self._counters[Count.SYNC_SENT] += 1

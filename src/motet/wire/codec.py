@@ -24,14 +24,17 @@ from motet.wire.fields import (
     ADDRESS,
     BALLOT,
     BYTES,
+    COUNT,
     DECISION,
     FINALS,
     FLAG,
     PAIRS,
     QUADS,
+    SPAN_NS,
     STATE_NEED,
     SUMMARY,
     TEXT,
+    THOUSANDTHS,
     U16,
     U32,
     U64,
@@ -54,6 +57,7 @@ from motet.wire.frames import (
     HelloBack,
     Highest,
     IAmAlive,
+    IndirectProbe,
     Installed,
     LeaveRequest,
     MergeCancel,
@@ -91,6 +95,7 @@ from motet.wire.frames import (
     UnicastData,
     UnicastPurged,
     UnicastXmitRequest,
+    Vouched,
 )
 from motet.wire.ordered import VIEWED_BYTES
 
@@ -201,7 +206,6 @@ _KINDS: dict[type[Frame], _Kind] = {
     MulticastAck: _Kind(17, _U64, "none", 0, MulticastAck, lambda f: (f.seqno,)),
     MulticastXmitRequest: _Kind(18, _U64, "ranges", 1, MulticastXmitRequest, lambda f: (f.sender,)),
     Highest: _Kind(19, _THREE_U64, "none", 0, Highest, lambda f: (f.seqno, f.stable, f.view)),
-    AreYouAlive: _Kind(33, _NOTHING, "none", 0, AreYouAlive, lambda f: ()),
     Purged: _Kind(20, _TWO_U64, "none", 1, Purged, lambda f: (f.sender, f.low)),
     OrderData: _Kind(
         80,
@@ -238,9 +242,13 @@ _KINDS: dict[type[Frame], _Kind] = {
 }
 # Frames whose fields nest. Their numbers are of the same series.
 _RECORD = (optional(VIEW), listed(VIEW))
+_BEAT = (COUNT, COUNT, SPAN_NS, THOUSANDTHS)
 _CONTROL: dict[type[Frame], tuple[int, tuple[Field[Any], ...]]] = {
-    Heartbeat: (32, (VIEW_ID,)),
-    IAmAlive: (34, (VIEW_ID,)),
+    Heartbeat: (32, (VIEW_ID, *_BEAT)),
+    AreYouAlive: (33, _BEAT),
+    IAmAlive: (34, (VIEW_ID, *_BEAT)),
+    IndirectProbe: (35, (VIEW_ID, U64)),
+    Vouched: (36, (VIEW_ID, U64)),
     Prepare: (40, (VIEW_ID, BALLOT, listed(ADDRESS), FLAG)),
     Prepared: (
         41,
@@ -259,13 +267,14 @@ _CONTROL: dict[type[Frame], tuple[int, tuple[Field[Any], ...]]] = {
     Suspicion: (49, (VIEW_ID, U64, listed(U64))),
     Hello: (50, (ADDRESS, SUMMARY, U64)),
     HelloBack: (51, (ADDRESS, SUMMARY, U64)),
-    MergeRequest: (52, (BALLOT, VIEW_ID)),
+    MergeRequest: (52, (BALLOT, VIEW_ID, VIEW_ID, SPAN_NS)),
     MergeRefusal: (53, (BALLOT, TEXT)),
     MergeResponse: (
         54,
         (
             BALLOT,
             VIEW,
+            BALLOT,
             listed(ADDRESS),
             listed(ADDRESS),
             QUADS,
@@ -277,8 +286,8 @@ _CONTROL: dict[type[Frame], tuple[int, tuple[Field[Any], ...]]] = {
             FLAG,
         ),
     ),
-    MergeView: (55, (BALLOT, VIEW, PAIRS, listed(VIEW), listed(U64), VIEW_ID, *_RECORD)),
-    MergeReady: (56, (BALLOT, U64, PAIRS)),
+    MergeView: (55, (BALLOT, VIEW_ID, BALLOT, VIEW, PAIRS, listed(VIEW), listed(U64), VIEW_ID, *_RECORD)),
+    MergeReady: (56, (BALLOT, BALLOT, U64, PAIRS)),
     MergeCommit: (57, (BALLOT, VIEW_ID, U64, PAIRS)),
     MergeCancel: (58, (BALLOT, FLAG)),
     StateRequest: (60, (VIEW_ID, U64, U16)),

@@ -57,6 +57,23 @@ U64 = _integer("<Q")
 _TWO = Struct("<QQ")
 
 
+def at_most(field: Field[int], limit: int) -> Field[int]:
+    """A number that leaves room for arithmetic; a larger one is malformed."""
+
+    def read(reader: Reader) -> int:
+        value = field.read(reader)
+        if value > limit:
+            raise MalformedError(f"{value} is more than {limit}")
+        return value
+
+    return Field(field.write, read)
+
+
+COUNT = at_most(U64, 1 << 62)
+SPAN_NS = at_most(U64, 1 << 53)  # a hundred days
+THOUSANDTHS = at_most(U16, 1_000)
+
+
 def _read_flag(reader: Reader) -> bool:
     value = U8.read(reader)
     if value > 1:

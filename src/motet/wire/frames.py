@@ -106,19 +106,48 @@ class Purged(Frame):
 
 @record
 class Heartbeat(Frame):
-    """A sign of life, and the view that its sender is in."""
+    """A sign of life, and the view that its sender is in. Like probes and their answers it measures the link."""
 
     view: ViewId = NO_VIEW
+    beat: int = 0  # counts what measures this link, in this direction; 0 in a frame that does not
+    echo: int = 0  # the highest beat that came from the receiver
+    held_ns: int = 0  # how long ago that was
+    loss: int = 0  # thousandths of the receiver's beats that were lost or overtaken on their way here
 
 
 @record
 class AreYouAlive(Frame):
-    """A question to one who was silent for too long, before anybody acts on it."""
+    """A probe: a question to one who was silent for too long, before anybody acts on it."""
+
+    beat: int = 0  # these as in a heartbeat
+    echo: int = 0
+    held_ns: int = 0
+    loss: int = 0
 
 
 @record
 class IAmAlive(Frame):
     view: ViewId = NO_VIEW
+    beat: int = 0  # these as in a heartbeat
+    echo: int = 0
+    held_ns: int = 0
+    loss: int = 0
+
+
+@record
+class IndirectProbe(Frame):
+    """A member asks another one to probe a third, whom it cannot hear itself."""
+
+    view: ViewId
+    target: int
+
+
+@record
+class Vouched(Frame):
+    """The answer to an indirect probe: the target was heard by the one who was asked."""
+
+    view: ViewId
+    target: int
 
 
 Pairs = tuple[tuple[int, int], ...]
@@ -272,6 +301,8 @@ class MergeRequest(Frame):
 
     merge: Ballot
     view: ViewId  # the leader's
+    part: ViewId  # the view of the coordinator that is asked, as the leader knows it: no later view answers
+    answer_ns: int = 0  # how long the leader waits for an answer; the parts know less of its network, and wait as long
 
 
 @record
@@ -284,10 +315,11 @@ class MergeRefusal(Frame):
 
 @record
 class MergeResponse(Frame):
-    """The aggregated answers of one part."""
+    """The aggregated answers of one part, given for this view in this round and for no other."""
 
     merge: Ballot
     view: View
+    ballot: Ballot  # of the part's round
     staying: tuple[Address, ...]  # who goes on; each has answered for itself
     leaving: tuple[Address, ...]  # who leaves gracefully with this change
     digest: Quads  # (sender, low, delivered, received) per stream of the part
@@ -304,9 +336,11 @@ class MergeResponse(Frame):
 
 @record
 class MergeView(Frame):
-    """What all parts are to install."""
+    """What all parts are to install. Each part gets it with the view and the round that its answer was given for."""
 
     merge: Ballot
+    part: ViewId
+    ballot: Ballot
     following: View
     digest: Pairs
     subviews: tuple[View, ...]
@@ -321,6 +355,7 @@ class MergeReady(Frame):
     """All members of this part hold their cut and have recorded the attempt."""
 
     merge: Ballot
+    ballot: Ballot  # of the part's round
     position: int = 0
     producers: Pairs = ()
 
