@@ -22,6 +22,13 @@ from motet.sim.channels import Outcome
 from motet.sim.runner import SCENARIOS, all_seeds, run_seed, run_seeds
 
 DEMO_SEEDS = range(60)
+_OF_SOME = {  # what only some scenarios count
+    "snapshots_taken": "snapshots taken",
+    "snapshots_failed": "snapshots failed",
+    "expulsions": "living members expelled",
+    "rolled_back": "rolled back",
+    "failed_sends": "sends failed",
+}
 EXAMPLES = """
 Examples:
 
@@ -30,6 +37,8 @@ Examples:
   motet sim --seeds 0:1000 --json         a thousand worlds; exit code 1 if any fails
 
   motet sim --seed 42 --trace 42.jsonl    what its members did, one event per line
+
+  motet sim --seeds 0:300 --scenario presets    members as shipped, half of all datagrams lost or 2 s late
 """
 
 
@@ -39,7 +48,13 @@ def sim(
         str | None,
         typer.Option(help="Run the seeds FROM:TO, TO not included; or 'all' of small-world.", metavar="FROM:TO"),
     ] = None,
-    scenario: Annotated[str, typer.Option(help="What kind of world to draw.")] = "channels",
+    scenario: Annotated[
+        str,
+        typer.Option(
+            help="What kind of world to draw: channels, membership, membership-100, presets, small-world, snapshot, "
+            "torn, total-order."
+        ),
+    ] = "channels",
     transcript: Annotated[bool, typer.Option("--transcript", help="Print everything that happened.")] = False,
     trace: Annotated[
         Path | None,
@@ -199,6 +214,5 @@ def _replay(scenario: str, seed: int) -> str:
 
 def _in_words(stats: dict[str, int] | Counter[str]) -> str:
     names = ("accepted", "delivered", "datagrams", "resent", "faults")
-    taken = {"snapshots_taken": "snapshots taken", "snapshots_failed": "snapshots failed"}
     words = [f"{stats.get(name, 0):,} {name}" for name in names]
-    return ", ".join(words + [f"{stats[name]:,} {word}" for name, word in taken.items() if name in stats])
+    return ", ".join(words + [f"{stats[name]:,} {word}" for name, word in _OF_SOME.items() if name in stats])
