@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from motet.runs import suite as runs_suite
-from motet.runs.suite import CASES, STRATEGIES
+from motet.runs.suite import CASES, DEADLINES_S, STRATEGIES
 from tests.cli.shell import Shell
 
 
@@ -55,7 +54,7 @@ def test_of_a_case_that_fails_journals_and_logs_are_kept(
     motet_command: Shell, small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With every datagram ten seconds late nothing can become stable in one."""
-    monkeypatch.setattr(runs_suite, "DEADLINE_S", 1.0)
+    monkeypatch.setitem(DEADLINES_S, "local", 1.0)
     late = replace(CASES[0], faults=("delay=10s@*:in",), messages=30)
     monkeypatch.setattr("motet.cli.suite.CASES", (late,))
     answer = motet_command("suite", "--strategy", "window")

@@ -260,14 +260,18 @@ class TestNotPrimary:
 
 class TestAskingAgain:
     def test_whoever_is_late_is_asked_more_seldom_but_never_much_so(self) -> None:
-        """Found by `motet demo`: at 10 % loss the log of all stood still for seconds, until one was asked again."""
+        """Found by `motet demo`: at 10 % loss the log of all stood still for seconds, until one was asked again.
+
+        And by `motet suite --preset wan`: at 50 % loss a question and its answer get through once in four times, and
+        with four seconds between two of them the log stood still for a minute.
+        """
         order = calm()
         speak(order, "a", "b")
         order.receive(B, proposals((1, 2, 1)), START)
         asked = ticks(order, START + 30 * ASK_NS)
         assert all(effects == [to(C, request(1, 2))] for _, effects in asked)
         whens = [(when - START) // ASK_NS for when, _ in asked]
-        assert whens == [1, 3, 7, 11, 15, 19, 23, 27]
+        assert whens == [1, *range(3, 31, 2)]
 
     def test_each_is_asked_for_what_it_owes(self) -> None:
         order = calm()

@@ -23,7 +23,7 @@ class OrderingConfig:
     window: int = 64  # frames of ours that may be under way without being delivered
     reach: int = 1024  # frames of ours that others may not have delivered yet; bounds their hold-back queues
     backlog_bytes: int = 32 << 20  # accepted but waiting; once beyond it, `send` refuses
-    ask_ns: int = 50 * MILLISECOND  # proposals that are late are asked for after this, then up to four times as seldom
+    ask_ns: int = 50 * MILLISECOND  # proposals that are late are asked for after this, then half as often
     progress_ns: int = 10 * MILLISECOND  # how often members tell how far they are, while that changes
     most_riders: int = 64  # final numbers that ride on one frame; more make a frame of their own
     early_members: int = 0  # up to so many members all are told proposals when little is under way; 0: the sender alone

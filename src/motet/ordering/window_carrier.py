@@ -32,7 +32,7 @@ Runs = list[tuple[int, int, int]]
 MOST_PENDING = (
     8  # with more in the hold-back queue there is enough under way for numbers to ride on: the sender is told
 )
-MOST_DOUBLINGS = 2  # one late proposal holds up the whole log, and a question is a small datagram: keep on asking
+MOST_DOUBLINGS = 1  # one late proposal holds up the whole log, and a question is a small datagram: keep on asking
 
 
 class WindowCarrier:
