@@ -291,7 +291,9 @@ class ViewEngine(Coordinator):
     def _on_merge_commit(self, source: Address, frame: MergeCommit, now: int) -> list[Effect]:
         """The leader's word that all parts are ready. Answered when we have installed, which we do at once."""
         current = self._part_of(source, frame.merge)
-        is_planned = current is not None and current.plan is not None and current.plan.decision.following.id == frame.view
+        is_planned = (
+            current is not None and current.plan is not None and current.plan.decision.following.id == frame.view
+        )
         if current is not None and current.plan is not None and is_planned and not current.late:
             decision = replace(current.plan.decision, position=frame.position, producers=frame.producers)
             return self._commit(current, decision, now) + self._send(source, Installed(frame.view))
