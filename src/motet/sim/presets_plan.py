@@ -113,7 +113,9 @@ def draw_presets_plan(seed: int, **overrides: object) -> PresetsPlan:
         preset=preset,
         gathers_first=rng.random() < 0.5,
         good_network=good_network,
-        churn_network=_with_late_merges(work, rng.choice([good_network, good_network, network])) if is_churned else None,
+        churn_network=_with_late_merges(work, rng.choice([good_network, good_network, network]))
+        if is_churned
+        else None,
         ordered=frozenset(number for number, (_, is_ordered) in enumerate(bursts) if is_ordered),
         chains=chains,
     )
