@@ -32,13 +32,13 @@ class Wire:
         self.arrivals: list[tuple[int, int]] = []
         self.fates: list[str] = []
 
-    def send(self, source: Address = A, to: Address = B, size: int = 100, *, is_control: bool = False) -> str:
+    def send(self, source: Address = A, to: Address = B, size: int = 100, *, control: str = "") -> str:
         number = len(self.fates)
 
         def arrive() -> None:
             self.arrivals.append((self.scheduler.now, number))
 
-        fate = self.network.send(source, to, size, arrive, is_control=is_control)
+        fate = self.network.send(source, to, size, arrive, control=control)
         self.fates.append(fate)
         return fate
 
@@ -114,7 +114,7 @@ LATE = NetworkProfile(late_copies=0.2, late_only=0.1, late_ns=10 * SECOND)
 def test_control_frames_come_again_or_only_seconds_later() -> None:
     wire = Wire(LATE)
     for _ in range(MANY):
-        wire.send(is_control=True)
+        wire.send(control="Prepare")
     wire.scheduler.run_until(FOREVER)
     fates = Counter(wire.fates)
     assert share(fates["late again"]) == pytest.approx(0.2, abs=0.02)
@@ -133,13 +133,18 @@ def test_what_carries_data_does_not_come_late() -> None:
 
 def test_late_control_frames_still_arrive_after_cuts_and_after_healing() -> None:
     wire = Wire(replace(LATE, late_copies=1.0))
-    wire.send(is_control=True)
+    wire.send(control="Prepare")
     wire.network.cut([A_TO_B])
     wire.network.heal()
-    wire.send(is_control=True)
+    wire.send(control="Prepare")
     wire.scheduler.run_until(FOREVER)
     assert [number for _, number in wire.arrivals] == [0, 1, 0]
     assert wire.fates == ["late again", ""]
+
+
+def test_only_some_kinds_of_control_frames_may_be_late() -> None:
+    wire = Wire(replace(LATE, late_copies=1.0, late_kinds=("MergeRequest",)))
+    assert [wire.send(control=kind) for kind in ("Prepare", "MergeRequest")] == ["", "late again"]
 
 
 def test_a_network_that_loses_none_gets_only_second_copies() -> None:

@@ -1,4 +1,4 @@
-"""Break membership on purpose, one way at a time: the checkers of `membership` or of `torn` must see each of them."""
+"""Break membership on purpose, one way at a time: the checkers of `membership`, `torn` or `presets` must see each."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import pytest
 
 from motet.core.effects import Effect, Frame
 from motet.core.identity import Address
-from motet.core.view import NO_BALLOT, View, ViewId
+from motet.core.view import NO_BALLOT, Ballot, View, ViewId
 from motet.membership import coordinator, participant
 from motet.membership.coordinator import Round
 from motet.membership.detector import FailureDetector, Standing, Suspected
 from motet.membership.discovery import Discovery
 from motet.membership.engine import ViewEngine
 from motet.membership.machine import Membership
+from motet.membership.merge import MergeLeader
 from motet.membership.primary import PrimaryRecord
 from motet.multicast.machine import Multicast
 from motet.multicast.receiver import MulticastReceiver
@@ -25,7 +26,17 @@ from motet.sim.runner import run_seed
 from motet.stack import Member
 from motet.stack.channel import GroupChannel
 from motet.window.digest import Cut, DigestEntry
-from motet.wire.frames import Commit, CutTo, MergeRequest, Prepare, Prepared, Ready
+from motet.wire.frames import (
+    Commit,
+    CutTo,
+    LogEnd,
+    MergeRequest,
+    MergeResponse,
+    MergeView,
+    Prepare,
+    Prepared,
+    Ready,
+)
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -286,6 +297,41 @@ def one_who_was_let_go_is_not_known_any_more(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Discovery, "begin", begin)
 
 
+# A merge while parts change their views by themselves: `presets` has worlds in which its frames come seconds late.
+
+
+def a_late_merge_request_is_answered_for_a_view_that_is_over(patch: pytest.MonkeyPatch) -> None:
+    """Neither a question nor a plan says which view and round of the part it is for. It was so once."""
+    why_not, on_merge_view, ready = ViewEngine._why_not, ViewEngine._on_merge_view, MergeLeader.ready
+
+    def any_part(self: ViewEngine, leader: Address, frame: MergeRequest) -> str | None:
+        self._joined_merges.clear()
+        return why_not(self, leader, replace(frame, part=self.view.id))
+
+    def any_round(self: ViewEngine, source: Address, frame: MergeView, now: int) -> list[Effect]:
+        current = self._part_of(source, frame.merge)
+        ballot = frame.ballot if current is None else current.ballot
+        return on_merge_view(self, source, replace(frame, part=self.view.id, ballot=ballot), now)
+
+    def first_answer(self: MergeLeader, source: Address, frame: MergeResponse) -> bool:
+        part = self._parts.get(source)
+        if part is None or part.response is not None:
+            return False
+        part.response = frame
+        return not self.silent
+
+    def any_ready(self: MergeLeader, source: Address, ballot: Ballot, log: LogEnd) -> bool:
+        part = self._parts.get(source)
+        return ready(self, source, ballot if part is None or part.response is None else part.response.ballot, log)
+
+    patch.setattr(ViewEngine, "_why_not", any_part)
+    patch.setattr(ViewEngine, "_on_merge_view", any_round)
+    patch.setattr(ViewEngine, "_is_above_ours", lambda self, following: True)
+    patch.setattr(MergeLeader, "respond", first_answer)
+    patch.setattr(MergeLeader, "is_outdated_by", lambda self, source, frame: False)
+    patch.setattr(MergeLeader, "ready", any_ready)
+
+
 MOST_SEEDS = 500  # each must be caught within so many
 # Where the search begins: the first seed, from 0 on, that caught it when this was written.
 BY_MEMBERSHIP: dict[Plant, int] = {
@@ -321,9 +367,12 @@ BY_TORN: dict[Plant, int] = {
     what_is_received_is_let_go_before_it_is_stable: 18,
     one_who_was_let_go_is_not_known_any_more: 60,
 }
+BY_PRESETS: dict[Plant, int] = {
+    a_late_merge_request_is_answered_for_a_view_that_is_over: 240,
+}
 CASES = [
     pytest.param(scenario, plant, first, id=plant.__name__)
-    for scenario, table in (("membership", BY_MEMBERSHIP), ("torn", BY_TORN))
+    for scenario, table in (("membership", BY_MEMBERSHIP), ("torn", BY_TORN), ("presets", BY_PRESETS))
     for plant, first in table.items()
 ]
 

@@ -17,7 +17,16 @@ from motet.sim.group_plan import GroupFaultKind
 from motet.sim.history import EnteredView, History
 from motet.sim.membership import run_world
 from motet.sim.presets import PresetsWorld, run_presets
-from motet.sim.presets_plan import BASE_NS, MOST_LATE, MOST_LATE_NS, MOST_LOSS, PRESETS, PresetsPlan, draw_presets_plan
+from motet.sim.presets_plan import (
+    BASE_NS,
+    FEWEST_PARTITIONS,
+    MOST_LATE,
+    MOST_LATE_NS,
+    MOST_LOSS,
+    PRESETS,
+    PresetsPlan,
+    draw_presets_plan,
+)
 from motet.sim.runner import SCENARIOS, run_seed
 
 DRAWN = range(400)
@@ -99,7 +108,9 @@ def test_half_of_everything_is_lost_or_late_at_worst() -> None:
 def test_most_worlds_have_no_faults_and_some_are_parted_again_and_again() -> None:
     faults = [plan.faults for plan in plans()]
     assert sum(not drawn for drawn in faults) > len(faults) / 2
-    assert sum(len(drawn) >= 3 for drawn in faults) > len(faults) / 20
+    churned = [plan for plan in plans() if plan.churn_network is not None]
+    assert len(churned) > len(faults) / 20
+    assert all(len(plan.faults) >= FEWEST_PARTITIONS for plan in churned)
     kinds = {fault.kind for drawn in faults for fault in drawn}
     assert kinds >= {GroupFaultKind.CRASH, GroupFaultKind.RESTART, GroupFaultKind.PARTITION, GroupFaultKind.LEAVE}
     assert all(f.keeps_memory for drawn in faults for f in drawn if f.kind is GroupFaultKind.RESTART)

@@ -232,7 +232,9 @@ class Host:
             if host is not None:
                 host.arrive(data, self.address)
 
-        fate = world.network.send(self.address, to, len(data), arrive, is_control=kind_name(data) not in CARRIES_DATA)
+        kind = kind_name(data)
+        control = "" if kind in CARRIES_DATA else kind
+        fate = world.network.send(self.address, to, len(data), arrive, control=control)
         if self._tracer is not None and fate in LOSSES:
             self._tracer.dropped(fate, world.scheduler.now, to, len(data))
         if world.transcript is not None:

@@ -41,6 +41,7 @@ class NetworkProfile:
     late_copies: float = 0.0  # this share of control frames arrives a second time, LATE_LEAST_NS to `late_ns` later
     late_only: float = 0.0  # and this share arrives only then
     late_ns: int = 0
+    late_kinds: tuple[str, ...] = ()  # only control frames of these kinds; empty: of all
 
     def __post_init__(self) -> None:
         if self.jitter not in JITTERS:
@@ -122,10 +123,11 @@ class Network:
         self._cuts.clear()
         self.profile = HEALTHY
 
-    def send(
-        self, source: Address, to: Address, size: int, arrive: Callable[[], None], *, is_control: bool = False
-    ) -> str:
-        """Carry one datagram; the answer says what became of it, for the transcript."""
+    def send(self, source: Address, to: Address, size: int, arrive: Callable[[], None], *, control: str = "") -> str:
+        """Carry one datagram; the answer says what became of it, for the transcript.
+
+        `control` is the kind of control frame that it carries; empty if it carries data.
+        """
         self.sent += 1
         link = (source.name, to.name)
         if self._cuts.get(link):
@@ -135,7 +137,7 @@ class Network:
         departure = self._departure(link, size)
         if departure is None:
             return "queue full"
-        late = self._late(departure, arrive) if is_control else ""
+        late = self._late(departure, arrive, control) if control else ""
         if late == "late":
             return late
         copies = 1 + (self._rng.random() < self.profile.duplication)
@@ -143,10 +145,10 @@ class Network:
             self._scheduler.at(departure + self._delay(size), arrive)
         return late or ("" if copies == 1 else "twice")
 
-    def _late(self, departure: int, arrive: Callable[[], None]) -> str:
+    def _late(self, departure: int, arrive: Callable[[], None], kind: str) -> str:
         """Plan a late arrival of a control frame, if it has one; the answer is empty if not."""
         profile = self.profile
-        if not profile.late_copies and not profile.late_only:
+        if not profile.late_ns or (profile.late_kinds and kind not in profile.late_kinds):
             return ""
         choice = self._rng.random()
         if choice >= profile.late_copies + profile.late_only:

@@ -81,12 +81,17 @@ class PresetsWorld(TotalOrderWorld):
         begin = self._stood_from = self.scheduler.now
         self._note("the work begins")
         self._plan_events(begin)
+        self.network.profile = self.presets.churn_network or self.plan.network
+        self.scheduler.at(begin + self.plan.duration_ns, self._end_churn)
         for chain in self.presets.chains:
             self.scheduler.at(begin + chain.at, self._chain(chain))
         end = begin + max([self.plan.duration_ns, *(chain.at for chain in self.presets.chains)])
         while self.scheduler.now < end or (self._has_chains and self._longest_stall_ns <= self._stall_bound_ns):
             self._step()
         self._is_healed = True  # no ambush strikes any more
+
+    def _end_churn(self) -> None:
+        self.network.profile = self.plan.network
 
     def _wait(self, unmet: Callable[[], Iterator[str]], patience_ns: int) -> list[str]:
         deadline = self.scheduler.now + patience_ns

@@ -13,7 +13,7 @@ are late; half of it on a good network; and one and a half times the base where 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from motet.config import Config
@@ -21,10 +21,12 @@ from motet.core.units import MICROSECOND, MILLISECOND, SECOND, format_ns
 from motet.sim.group_plan import GroupFault, GroupFaultKind, GroupPlan, endpoint_of
 from motet.sim.network import NetworkProfile, with_late_control
 from motet.sim.plan import Burst
+from motet.sim.torn_plan import MERGE_FRAMES
 
 _SHIPPED: dict[str, Callable[..., Config]] = {"local": Config.local, "lan": Config.lan, "wan": Config.wan}
 PRESETS = tuple(_SHIPPED)
 BASE_NS = {"local": 60 * SECOND, "lan": 120 * SECOND, "wan": 300 * SECOND}
+FEWEST_PARTITIONS = 5  # of a world in which the group is parted again and again
 MOST_LOSS = 0.5
 MOST_LATE = 0.5
 MOST_LATE_NS = 2 * SECOND
@@ -60,6 +62,7 @@ class PresetsPlan(GroupPlan):
     preset: str = ""
     gathers_first: bool = True  # the group forms while the network is still good, as that of `motet run` does
     good_network: NetworkProfile = field(default_factory=NetworkProfile)
+    churn_network: NetworkProfile | None = None  # until the last fault is over: merges take seconds on it
     ordered: frozenset[int] = frozenset()  # the numbers of the bursts that are ordered
     chains: tuple[Chain, ...] = ()
 
@@ -94,6 +97,8 @@ def draw_presets_plan(seed: int, **overrides: object) -> PresetsPlan:
     has_journal = any(fault.keeps_memory for fault in faults) or rng.random() < 0.2
     config = _SHIPPED[preset](**{"carrier": rng.choice(["window", "continuous"]), **overrides})
     seeds = tuple(endpoint_of(index) for index in range(min(3, members)))
+    good_network = NetworkProfile(delay_ns=network.delay_ns)
+    is_churned = len(faults) >= FEWEST_PARTITIONS
     return PresetsPlan(
         seed,
         names=tuple("abcde"[:members]),
@@ -107,7 +112,10 @@ def draw_presets_plan(seed: int, **overrides: object) -> PresetsPlan:
         bursts=tuple(burst for burst, _ in bursts),
         preset=preset,
         gathers_first=rng.random() < 0.5,
-        good_network=NetworkProfile(delay_ns=network.delay_ns),
+        good_network=good_network,
+        churn_network=_with_late_merges(work, rng.choice([good_network, good_network, network]))
+        if is_churned
+        else None,
         ordered=frozenset(number for number, (_, is_ordered) in enumerate(bursts) if is_ordered),
         chains=chains,
     )
@@ -130,6 +138,13 @@ def _draw_network(rng: Random, preset: str) -> NetworkProfile:
     )
 
 
+def _with_late_merges(rng: Random, network: NetworkProfile) -> NetworkProfile:
+    """Most frames of merges come seconds late, or once more then, so that parts change their views meanwhile."""
+    late_only = rng.choice([0.0, 0.0, 0.5, 0.8])
+    late_ns = rng.choice([2, 4]) * SECOND
+    return replace(network, late_only=late_only, late_copies=1 - late_only, late_ns=late_ns, late_kinds=MERGE_FRAMES)
+
+
 # What breaks
 
 
@@ -138,7 +153,7 @@ def _draw_faults(rng: Random, preset: str, members: int) -> tuple[GroupFault, ..
     style = rng.random()
     if style < 0.6:
         return ()
-    if style < 0.85:
+    if style < (0.9 if preset == "wan" else 0.8):
         faults = [_draw_fault(rng, preset, members) for _ in range(rng.choice([1, 1, 2]))]
     else:
         faults = list(_draw_partitions(rng, preset, members))
@@ -160,7 +175,7 @@ def _draw_fault(rng: Random, preset: str, members: int) -> GroupFault:
 def _draw_partitions(rng: Random, preset: str, members: int) -> Iterator[GroupFault]:
     """Each lasts until it was noticed, as a rule, and there is hardly time to merge before the next one."""
     at, silence_ns = 0, _SILENCE_NS[preset]
-    for _ in range(rng.choice([3, 5, 8])):
+    for _ in range(rng.choice([FEWEST_PARTITIONS, 8, 8])):
         lasts_ns = rng.randrange(silence_ns // 2, silence_ns)
         yield GroupFault(at, GroupFaultKind.PARTITION, 0, lasts_ns=lasts_ns, sides=_draw_sides(rng, members))
         at += lasts_ns + rng.randrange(silence_ns // 2)

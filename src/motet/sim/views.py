@@ -1,7 +1,7 @@
 """The checkers of membership: what must hold of any history of views and deliveries. They know no machine.
 
 agreement           one view id names one view; a process is in each view that it installs
-view order          no process installs a view whose id is not above that of the one before: no older after a newer one
+view order          no process installs a view whose number is not above that of the one before: no older after a newer
 virtual synchrony   all who go from V directly to W deliver the same messages in V: per sender the same sequence
 integrity, order    a multicast was sent, by a member of the receiver's view, comes once and in order, and without a
                     gap for as long as sender and receiver went through the same views; unicast: sent, once, in order
@@ -107,7 +107,7 @@ def check_view_order(paths: Paths) -> Iterator[Violation]:
     """For each incarnation by itself: a process that restarts begins with a view of its own, numbered from 1."""
     for process, stays in paths.items():
         for before, after in pairwise(stays):
-            if after.view.id <= before.view.id:
+            if after.view.id.number <= before.view.id.number:
                 what = f"{process} installed {after.view} after {before.view}"
                 yield Violation("view order", f"{format_ns(after.entered.at)}: {what}")
 
