@@ -339,7 +339,7 @@ BY_MEMBERSHIP: dict[Plant, int] = {
     nobody_remembers_the_last_primary_view: 2,
     anybody_founds_a_group: 16,
     the_rest_of_a_view_is_not_fetched: 0,
-    a_frozen_receiver_goes_on_delivering: 382,
+    a_frozen_receiver_goes_on_delivering: 78,
     a_frozen_sender_goes_on_sending: 3,
     a_restart_at_the_same_place_is_not_noticed: 8,
     a_new_view_takes_a_number_that_was_used: 0,
