@@ -79,7 +79,7 @@ def test_each_further_part_is_reported_beside_the_highest_before_it_and_as_often
         also_reporting(alone(B, 5, 90), A, 0, 8, 9),
         also_reporting(alone(C, 5, 90), A, 1, 2, 3),
     ]
-    leader = MergeLeader(MERGE, A, ViewId(9, A.incarnation), [A, B, C])
+    leader = MergeLeader(MERGE, A, ViewId(9, A.incarnation), {m: ViewId(9, m.incarnation) for m in (A, B, C)})
     for member, response in zip((A, B, C), responses, strict=True):
         leader.respond(member, response)
     leader.agree(ViewId(10, A.incarnation), True, counters)
