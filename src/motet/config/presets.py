@@ -53,7 +53,7 @@ WAN: Mapping[str, object] = {
     "merge_patience_ns": 5 * SECOND,  # as long as one probe interval
     "view_retry_ns": 500 * MILLISECOND,  # one round trip
     "view_answer_ns": 4 * SECOND,  # eight of them
-    "view_answer_max_ns": MINUTE,  # what the formula asks for where three quarters of all questions are unanswered: 28 s
+    "view_answer_max_ns": MINUTE,  # the formula asks for 28 s where three quarters of all questions stay unanswered
     "order_ask_ns": SECOND,  # a proposal is under way for one round trip
     "snapshot_timeout_ns": MINUTE,  # a marker and a report per member, over slow links
     "order_progress_ns": 100 * MILLISECOND,  # telling more often than that makes nothing stable sooner
