@@ -43,16 +43,17 @@ lasted for a round trip with four deviations, and
 where p is the measured share of its datagrams that are lost or come too late, p' the share of ours, both at least 5 %
 and at most 95 %. 18.4 is -ln(10⁻⁸): a silence of a living member ends in suspicion with this chance at most, where
 datagrams are lost independently of one another. At the latest it is suspected after `suspect_max`. Where less than 5 %
-are lost, a crash is suspected `suspect` + `verify` after the last datagram arrived. A member that paused for longer than
-`suspect` is probed only after as long a silence again, up to four times `suspect`; that is forgotten by half every 5 s.
+are lost, a crash is suspected `suspect` + `verify` after the last datagram arrived. A member that paused for longer
+than `suspect` is probed only after as long a silence again, up to four times `suspect`; half of that is forgotten
+every 5 s.
 
 **Before an answer in a view change or a merge is late.**
 
     round trip + 4 deviations + tries · view_retry, at least view_answer, at most view_answer_max
 
 where tries is how often a question has to be sent until all of them stay unanswered by chance once in 10⁶ times:
-6 where nothing is lost, 49 where half is lost in each direction. [Membership](../design/membership.md#failure-detection)
-has the figures measured in virtual time.
+6 where nothing is lost, 49 where half is lost in each direction.
+[Membership](../design/membership.md#failure-detection) has the figures measured in virtual time.
 """
 
 
