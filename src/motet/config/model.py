@@ -105,12 +105,28 @@ class Config:
 
     # Failure detection
     heartbeat_ns: int = duration(250 * MILLISECOND, MILLISECOND, MINUTE, "the longest a member is silent")
-    suspect_ns: int = duration(1_250 * MILLISECOND, 2 * MILLISECOND, 10 * MINUTE, "silent for so long: it is asked")
-    verify_ns: int = duration(500 * MILLISECOND, MILLISECOND, 10 * MINUTE, "asked and silent for so long: suspected")
-    suspect_max_ns: int = duration(
-        30 * SECOND, 3 * MILLISECOND, HOUR, "Longest silence before suspicion on the worst network; bounds the formula."
+    # The formula stands in DetectorConfig and, for users, below the table in docs/reference/config.md.
+    suspect_ns: int = duration(
+        1_250 * MILLISECOND,
+        2 * MILLISECOND,
+        10 * MINUTE,
+        "Silence after which a member is probed; the formula below counts the heartbeats missed.",
     )
-    verify_attempts: int = count(4, 1, 100, "how often it is asked in that time")
+    verify_ns: int = duration(
+        500 * MILLISECOND,
+        MILLISECOND,
+        10 * MINUTE,
+        "The first verify_attempts probes are spread over this time; more follow where loss is measured.",
+    )
+    suspect_max_ns: int = duration(
+        30 * SECOND,
+        3 * MILLISECOND,
+        HOUR,
+        "Longest silence before suspicion, however much is lost: upper bound of the formula below.",
+    )
+    verify_attempts: int = count(
+        4, 1, 100, "Fewest unanswered probes before suspicion; the formula below counts each of them."
+    )
 
     # Discovery
     seeds: tuple[str, ...] = texts("endpoints where members may be, HOST:PORT")
@@ -126,10 +142,24 @@ class Config:
     found_after_ns: int = duration(1_200 * MILLISECOND, 0, 10 * MINUTE, "alone for so long: it founds a group")
     merge_gather_ns: int = duration(100 * MILLISECOND, 0, MINUTE, "from the first sight of another view to the merge")
     merge_patience_ns: int = duration(SECOND, 0, 10 * MINUTE, "so long one waits for who should lead the merge")
-    view_retry_ns: int = duration(50 * MILLISECOND, MILLISECOND, 10 * SECOND, "unanswered questions are asked again")
-    view_answer_ns: int = duration(500 * MILLISECOND, 2 * MILLISECOND, 10 * MINUTE, "no answer by then: suspected")
+    # The wait for an answer in a view change or a merge: round trip + 4 deviations + tries(loss) x view_retry, bounded.
+    view_retry_ns: int = duration(
+        50 * MILLISECOND,
+        MILLISECOND,
+        10 * SECOND,
+        "Interval at which unanswered frames of a view change or merge are sent again.",
+    )
+    view_answer_ns: int = duration(
+        500 * MILLISECOND,
+        2 * MILLISECOND,
+        10 * MINUTE,
+        "Shortest wait for an answer in a view change: lower bound of round trip + tries x view_retry.",
+    )
     view_answer_max_ns: int = duration(
-        20 * SECOND, 2 * MILLISECOND, HOUR, "Longest wait for an answer in a view change on the worst network."
+        20 * SECOND,
+        2 * MILLISECOND,
+        HOUR,
+        "Longest wait for an answer in a view change: upper bound of round trip + tries x view_retry.",
     )
     partitions: str = choice(("primary", "all"), "who goes on ordering when the group is split: one side, or all")
     static_quorum: int = count(0, 0, 1 << 16, "members that make a view primary; 0: a majority of the last one")

@@ -29,11 +29,38 @@ GiB, TiB. What is unknown, or outside what is allowed, is refused by name.
 |---|---|---|---|---|---|
 """
 
+_TAIL = """
+## How long others are waited for
+
+Every member measures loss and round trip of each of its links, from numbers that heartbeats carry. All waiting follows
+from that, within the bounds that are set.
+
+**Before a member is suspected.** It was silent for `suspect`, left `verify_attempts` probes unanswered, the silence has
+lasted for a round trip with four deviations, and
+
+    missed heartbeats · -ln(p) + unanswered probes · -ln(1 - (1-p)(1-p')) >= 18.4
+
+where p is the measured share of its datagrams that are lost or come too late, p' the share of ours, both at least 5 %
+and at most 95 %. 18.4 is -ln(10⁻⁸): a silence of a living member ends in suspicion with this chance at most, where
+datagrams are lost independently of one another. At the latest it is suspected after `suspect_max`. Where less than 5 %
+are lost, a crash is suspected `suspect` + `verify` after the last datagram arrived. A member that paused for longer
+than `suspect` is probed only after as long a silence again, up to four times `suspect`; half of that is forgotten
+every 5 s.
+
+**Before an answer in a view change or a merge is late.**
+
+    round trip + 4 deviations + tries · view_retry, at least view_answer, at most view_answer_max
+
+where tries is how often a question has to be sent until all of them stay unanswered by chance once in 10⁶ times:
+6 where nothing is lost, 49 where half is lost in each direction.
+[Membership](../design/membership.md#failure-detection) has the figures measured in virtual time.
+"""
+
 
 def reference() -> str:
     """Markdown."""
     presets = (Config.local(), Config.lan(), Config.wan())
-    return _HEAD + "".join(_row(field, presets) for field in fields(Config))
+    return _HEAD + "".join(_row(field, presets) for field in fields(Config)) + _TAIL
 
 
 def variables() -> list[str]:

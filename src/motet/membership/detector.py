@@ -53,10 +53,12 @@ class DetectorConfig:
 
         missed heartbeats · -ln(p)  +  unanswered probes · -ln(1 - (1-p)(1-p'))  >=  -ln(FALSE_POSITIVES)
 
-    where p is the measured share of its datagrams that are lost or overtaken, p' that of ours, both at least 5 %; and
-    at the latest after suspect_max_ns. So a living peer is suspected by chance once in FALSE_POSITIVES silences, if its
-    datagrams are lost independently of one another. Where less than 5 % are lost, the first two conditions decide: a
-    crash is suspected between suspect_ns and suspect_ns + verify_ns + heartbeat_ns after the last frame arrived.
+    where p is the measured share of its datagrams that are lost or overtaken, p' that of ours, both at least 5 %, and
+    when the silence has lasted for a round trip with four deviations; but at the latest after suspect_max_ns. So the
+    chance that the silence of a living peer ends in a suspicion is FALSE_POSITIVES at most, where datagrams are lost
+    independently of one another and p is known. Where less than 5 % are lost, what counts against a crashed peer after
+    suspect_ns and verify_attempts probes is enough in every preset: it is suspected suspect_ns + verify_ns after its
+    last frame arrived. Where heartbeats or probes are fewer, more probes follow at the same distance.
     """
 
     heartbeat_ns: int = 250 * MILLISECOND  # a fifth of the time that it must bridge
@@ -138,7 +140,9 @@ class FailureDetector:
         """Watch exactly these from now on; those who are new are given a full time of silence."""
         self._view = view
         wanted = [peer for peer in peers if peer != self._local]
-        self._peers = {peer: self._peers.get(peer) or _Peer(now) for peer in wanted}
+        self._peers = {peer: self._peers.get(peer) or _Peer(now, link=Link.begun(now)) for peer in wanted}
+        for state in self._peers.values():
+            state.askers.clear()  # they asked in the view that is over, and may not be in this one
 
     def spoke(self, now: int) -> None:
         """We sent something to every peer: no heartbeat is needed for a while."""
@@ -175,12 +179,16 @@ class FailureDetector:
         effects = self.heard(source, now)
         state = self._peers.get(source)
         if state is not None and frame.beat > 0:
-            self._links.arrived(state.link, frame.beat, now)
-            state.link.loss_out = frame.loss / LOSS_SCALE
-            state.link.echoed(frame.echo, frame.held_ns, now)
+            self._measure(state.link, frame, now)
         if isinstance(frame, AreYouAlive):
             effects.append(Transmit(source, IAmAlive(self._view, *self._measured(state, now))))
         return effects
+
+    def _measure(self, link: Link, frame: SignOfLife, now: int) -> None:
+        if not link.is_late(frame.beat):
+            link.loss_out = min(frame.loss, LOSS_SCALE) / LOSS_SCALE
+        self._links.arrived(link, frame.beat, now)
+        link.echoed(frame.echo, frame.held_ns, now)
 
     def receive_indirect(self, source: Address, frame: IndirectProbe | Vouched, now: int) -> list[Effect]:
         """Somebody cannot hear a member of our view, or heard one that we cannot hear."""
@@ -191,10 +199,15 @@ class FailureDetector:
         state = self._peers[target]
         if isinstance(frame, IndirectProbe):
             return effects + self._probe_for(source, target, state, now)
-        if state.standing is Standing.ASKED and state.vouches < MOST_VOUCHES:
+        if state.standing is Standing.ASKED and state.vouches < MOST_VOUCHES and self._has_time_left(state, now):
             state.vouches += 1
             state.asked, state.silent_since = 0, now
         return effects
+
+    def _has_time_left(self, state: _Peer, now: int) -> bool:
+        """Whether all probes can be sent once more before the longest silence is over."""
+        config = self._config
+        return now + config.verify_ns + config.probe_ns <= state.heard_at + config.longest_ns
 
     def _probe_for(self, asker: Address, target: Address, state: _Peer, now: int) -> list[Effect]:
         if now - state.heard_at <= self._config.heartbeat_ns:
@@ -317,7 +330,8 @@ class FailureDetector:
         config = self._config
         if state.standing is Standing.TRUSTED:
             pause_ns = self._pause_ns(state, state.heard_at + config.suspect_ns)
-            return state.heard_at + min(config.suspect_ns + pause_ns, MOST_PAUSE * config.suspect_ns)
+            longest_ns = min(MOST_PAUSE * config.suspect_ns, config.longest_ns - config.verify_ns)
+            return state.heard_at + min(config.suspect_ns + pause_ns, longest_ns)
         return state.asked_at + config.probe_ns
 
     def _examine(self, peer: Address, state: _Peer, now: int) -> list[Effect]:
@@ -335,8 +349,8 @@ class FailureDetector:
         return [self._probe(peer, state, now), *indirect]
 
     def _is_no_accident(self, state: _Peer, now: int) -> bool:
-        if now - state.heard_at >= self._config.longest_ns:
-            return True
+        if now + self._config.probe_ns > state.heard_at + self._config.longest_ns:
+            return True  # the next look would be too late
         missed = (now - state.silent_since) // self._config.heartbeat_ns
         lost, unanswered = self._links.lost(state.link), self._links.unanswered(state.link)
         against = missed * doubt(lost) + state.asked * doubt(unanswered)

@@ -3,6 +3,7 @@
     every heartbeat, probe and answer to a peer    -> gets the next number (`beat`) of that link
     a beat with a gap before it                    -> the missing ones count as lost; one that comes later stays lost,
                                                       because nobody can wait for it
+    a beat far above the last one                  -> the peer forgot the link and counts anew, from its clock
     the echo of a beat of ours, and how long the
     peer kept it                                   -> a sample of the round trip
     the loss that the peer tells                   -> how much of what we send arrives there
@@ -24,7 +25,9 @@ from motet.core.units import MILLISECOND, SECOND
 LEAST_LOSS = 0.05  # assumed even where none was seen: it may begin at any moment
 MOST_LOSS = 0.95  # more than that no protocol survives, and one that is believed would wait for ever
 MOST_GAP = 8  # beats that one gap counts for: a cable that was out for a moment is no lossy link
-MOST_BEATS = 64
+MOST_BEATS = 64  # of a link that wait for their echo; a jump by more than that begins a new count
+LATE_BEATS = 1 << 16  # a beat so far below the highest begins a new count, too: a nonsense number does not stay
+BEAT_NS = MILLISECOND  # a count begins at the clock in these units: a later count of the same process is above it
 LOSS_SCALE = 1_000  # shares of loss travel as whole thousandths
 OWN_WEIGHT, COMMON_WEIGHT = 1 / 8, 1 / 16  # of one beat, in the estimate of its link and in that of all links
 
@@ -60,6 +63,11 @@ class Link:
     has_echo: bool = False  # a round trip was measured
     _sent_at: dict[int, int] = field(default_factory=dict)  # beats whose echo may still come
 
+    @classmethod
+    def begun(cls, now: int) -> Link:
+        """A link of which nothing is known yet. Its beats are above all that we ever counted for this peer before."""
+        return cls(beat=now // BEAT_NS)
+
     def next_beat(self, now: int) -> int:
         self.beat += 1
         self._sent_at[self.beat] = now
@@ -73,14 +81,14 @@ class Link:
 
     def is_late(self, beat: int) -> bool:
         """Whether this beat was overtaken: what it says was true once, and may be no more."""
-        return self.heard - MOST_BEATS < beat <= self.heard
+        return self.heard - LATE_BEATS < beat <= self.heard
 
     def arrived(self, beat: int, now: int) -> int | None:
         """How many beats are missing before this one; None for one that says nothing about loss."""
         if self.is_late(beat):
             return None
-        is_first = not self.heard or beat < self.heard  # the peer counts from the beginning again
-        gap = 0 if is_first else min(beat - self.heard - 1, MOST_GAP)
+        is_new_count = not self.heard or not self.heard < beat <= self.heard + MOST_BEATS
+        gap = 0 if is_new_count else min(beat - self.heard - 1, MOST_GAP)
         self.heard, self.heard_at = beat, now
         return gap
 
