@@ -67,9 +67,10 @@ campaign: $(STAMP)  ## SEEDS (default 1000) of each scenario, every small world,
 	$(BIN)/python -m tests.aio.kills --kills 50
 	$(BIN)/python benchmarks/hostile.py
 
-bench: $(STAMP)  ## measure the path of a frame through a channel, and view changes in virtual time
+bench: $(STAMP)  ## measure the path of a frame through a channel, view changes and detection in virtual time
 	$(BIN)/python benchmarks/channel_path.py
 	$(BIN)/python benchmarks/view_changes.py
+	$(BIN)/python benchmarks/detection.py
 	$(BIN)/python benchmarks/flight.py
 	$(BIN)/python benchmarks/journal.py
 	$(BIN)/python benchmarks/idle_and_slow.py

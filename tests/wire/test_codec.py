@@ -284,7 +284,7 @@ REJECTED: dict[Reject, list[bytes]] = {
     ],
     Reject.TRAILING_BYTES: [
         *(datagram(4, bytes(5)), datagram(2, bytes(13)), datagram(17, bytes(9))),
-        datagram(33, bytes(4 * 8 + 1)),
+        datagram(33, bytes(3 * 8 + 2 + 1)),
     ],
     Reject.BAD_FIELD: [
         encode(GROUP, SOURCE, DESTINATION, frame)
