@@ -116,7 +116,7 @@ class Coordinator(Participant):
         participants, leavers, current = self._trusted(), self._leaving(), self._round
         if current and current.participants == participants and set(leavers) <= set(current.leavers):
             return []
-        if leavers or len(participants) < len(self.view.members):
+        if leavers or self._doubts or len(participants) < len(self.view.members):
             return self._begin(participants, leavers, now)
         return self._call_off(current, is_off=True) if current else []  # whom we had given up is trusted again
 
@@ -274,17 +274,22 @@ class Coordinator(Participant):
             return []
         self._highest_round = max(self._highest_round, frame.promised.round)
         self._again_at = now + self._answer_ns
+        is_off = not self._is_in_doubt(current)
         refusal = self._refuse_our_merge("another coordinator is changing this part")
-        return refusal + self._call_off(current, is_off=True)
+        return refusal + self._call_off(current, is_off=is_off)
 
     def _remind(self, source: Address, ballot: Ballot) -> list[Effect]:
+        """We are still in the view, so no plan of ours was committed in it; only that of a merge may be, by others."""
         current = self._current(self.view.id, ballot)
         if current is None:
-            return self._send(source, Abort(self.view.id, ballot, is_off=False))
+            return self._send(source, Abort(self.view.id, ballot, is_off=not self._doubts))
         return self._send(source, self._question(current))
 
     def _call_off(self, current: Round, *, is_off: bool) -> list[Effect]:
+        """`is_off`: nobody has installed what the round planned, and nobody will."""
         self._round = None
+        if is_off and current.plan is not None:
+            self._doubts.discard(current.plan.decision.following.id)
         frame = Abort(self.view.id, current.ballot, is_off)
         return [effect for member in current.participants for effect in self._send(member, frame)]
 

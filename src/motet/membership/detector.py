@@ -199,7 +199,8 @@ class FailureDetector:
         state = self._peers[target]
         if isinstance(frame, IndirectProbe):
             return effects + self._probe_for(source, target, state, now)
-        if state.standing is Standing.ASKED and state.vouches < MOST_VOUCHES and self._has_time_left(state, now):
+        is_open = state.standing is Standing.ASKED and state.vouches < MOST_VOUCHES and self._has_time_left(state, now)
+        if is_open and state.asked > 0:  # of several proxies that answer one question the first one counts
             state.vouches += 1
             state.asked, state.silent_since = 0, now
         return effects

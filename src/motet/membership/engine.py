@@ -196,7 +196,7 @@ class ViewEngine(Coordinator):
             case MergeCommit():
                 return self._on_merge_commit(source, frame, now)
             case MergeCancel():
-                return self._on_merge_cancel(source, frame)
+                return self._on_merge_cancel(source, frame, now)
             case MergeResponse():
                 return self._on_merge_response(source, frame, now)
             case MergeRefusal():
@@ -298,9 +298,13 @@ class ViewEngine(Coordinator):
         has_installed = self._ended is not None and self._ended.decision.following.id == frame.view
         return self._send(source, Installed(frame.view)) if has_installed else []
 
-    def _on_merge_cancel(self, source: Address, frame: MergeCancel) -> list[Effect]:
+    def _on_merge_cancel(self, source: Address, frame: MergeCancel, now: int) -> list[Effect]:
+        """The leader may have forgotten whether it was committed; then we are in doubt, and do not wait for more."""
         current = self._part_of(source, frame.merge)
-        return self._call_off(current, is_off=frame.is_off) if current is not None else []
+        if current is None:
+            return []
+        is_off = frame.is_off or not self._is_in_doubt(current)
+        return self._call_off(current, is_off=is_off) + self._reconsider(now)
 
     def _refuse_our_merge(self, reason: str) -> list[Effect]:
         """Our part cannot go on; the leader is told at once, not left to wait."""

@@ -256,7 +256,7 @@ class Membership(Surroundings):
     def _quiet_from(self, *, counts_strangers: bool) -> int:
         """When silence will have lasted for found_ns."""
         heard = (self._started_at, self._past_heard_at, self._discovery.heard_foreign_at if counts_strangers else None)
-        return max(at for at in heard if at is not None) + self._config.found_ns
+        return max((at for at in heard if at is not None), default=0) + self._config.found_ns
 
     # Effects of the parts, for one another
 
@@ -287,7 +287,8 @@ class Membership(Surroundings):
         before = self._members
         view, self._members = installed.view, installed.view.members
         is_in_vain = view.members == before and not view.is_primary  # nothing but the attempt to found does that
-        self._barren = view.members if is_in_vain else ()
+        was_quiet = now >= self._quiet_from(counts_strangers=not self._config.seeds)  # else it is tried again later
+        self._barren = view.members if is_in_vain and was_quiet else ()
         self._elsewhere.clear()
         self._reports.begin_view(view.members, now)
         self._report_at = self._sighted_at = None

@@ -4,6 +4,10 @@ Every member is one; coordinator.py adds what the acting coordinator does, and e
 they are the view-change engine. The state tables, the ballots and the argument why survivors agree are in
 docs/design/membership.md.
 
+A part of a merge that has said READY cannot know whether the others went on to the merged view. So it never goes back
+to the view that it was in: it ends that view in another way, and whether the next one may be primary is decided in the
+knowledge of the attempt.
+
 Invariants: `promised` never falls within a view; nothing is promised to two ballots at once; a COMMIT is accepted only
 under the promised ballot and with its cut held; views are installed in the order of their ids.
 """
@@ -183,6 +187,7 @@ class Participant:
         self._plan: CutTo | None = None  # what we are fetching
         self._is_ready = False
         self._readied: set[ViewId] = set()  # the views that we said READY to since we stopped
+        self._doubts: set[ViewId] = set()  # the merged ones of them that other parts may have installed without us
         self._ended: Commit | None = None  # the COMMIT that ended the view before this one
         self._suspects: set[Address] = set()
         self._accused: set[Address] = set()
@@ -249,7 +254,7 @@ class Participant:
         """A proposer that begins again will not commit what it planned, and says whether others might."""
         plan = self._plan
         if plan is not None and plan.ballot.proposer == ballot.proposer and voids:
-            self.record = self.record.called_off(plan.decision.following)
+            self._call_off_plan(plan)
         self._promised = ballot
         self._highest_round = max(self._highest_round, ballot.round)
         self._frozen_since = now
@@ -290,6 +295,8 @@ class Participant:
             return []
         self._is_ready = True
         self._readied.add(plan.decision.following.id)
+        if plan.decision.subviews:
+            self._doubts.add(plan.decision.following.id)
         self._frozen_since = now
         self.record = self.record.attempted(plan.decision.following, PrimaryRecord(plan.last, plan.attempts))
         return self._send(self._member(plan.ballot.proposer), self._readiness(plan))
@@ -400,13 +407,22 @@ class Participant:
         if frame.view != self.view.id or frame.ballot != self._promised or not self.is_frozen:
             return []
         if self._plan is not None and frame.is_off:
-            self.record = self.record.called_off(self._plan.decision.following)
+            self._call_off_plan(self._plan)
+        if self._doubts:
+            self._plan, self._is_ready, self._frozen_since = None, False, now
+            return []
         self._resume()
         return self._channel.thaw(now)
+
+    def _call_off_plan(self, plan: CutTo) -> None:
+        """Nobody has installed what this planned, and nobody will."""
+        self.record = self.record.called_off(plan.decision.following)
+        self._doubts.discard(plan.decision.following.id)
 
     def _resume(self) -> None:
         self._frozen_since, self._plan, self._is_ready = None, None, False
         self._readied.clear()
+        self._doubts.clear()
 
     def _refuse(self, source: Address, view: ViewId, ballot: Ballot) -> list[Effect]:
         if view == self.view.id and ballot < self._promised:
