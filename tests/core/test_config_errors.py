@@ -66,7 +66,7 @@ TIED = {"ack_min_ns": {"ack_max_ns": 60 * SECOND}, "xmit_interval_ns": {"min_rep
 
 @pytest.mark.parametrize(("config", "table"), TABLES[:2])
 def test_every_setting_has_its_row_here(config: Any, table: Table) -> None:
-    assert {setting.name for setting in fields(config)} == table.keys()
+    assert {setting.name for setting in fields(config) if setting.type != "bool"} == table.keys()
 
 
 @pytest.mark.parametrize(("config", "name", "least", "most"), ROWS)

@@ -94,9 +94,9 @@ def test_looks_back_off_by_doubling_up_to_the_ceiling() -> None:
     watched = Watched()
     patience = watched.patience
     watched.arrive(0, 2)
-    times = [watched.look_when_due()[0] for _ in range(9)]
+    times = [watched.look_when_due()[0] for _ in range(17)]
     waits = [later - earlier for earlier, later in pairwise(times)]
-    assert waits == [min(patience << attempt, CEILING) for attempt in range(8)]
+    assert waits == [min(patience << attempt // 2, CEILING) for attempt in range(16)]
     assert waits[-1] == CEILING
 
 
