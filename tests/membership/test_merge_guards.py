@@ -381,3 +381,44 @@ def test_of_two_answers_the_later_one_counts_and_a_delayed_one_does_not_replace_
     plans = leader.receive(C, last)
     ballots = [plan.ballot for plan in plans if isinstance(plan, MergeView) and plan.part.creator == A.incarnation]
     assert ballots == [later(first).ballot]
+
+
+# In doubt: a part that said READY cannot know whether the others went on
+
+
+def ready_part() -> Part:
+    part = Part()
+    assert part.receive(B, plan_for(answered(part)))
+    return part
+
+
+def test_a_part_in_doubt_ends_its_view_instead_of_resuming_it() -> None:
+    """The others may be in the merged view: whatever is ordered in the old one would contradict them."""
+    part = ready_part()
+    part.run(5 * CONFIG.answer_ns)
+    assert part.engine.view.members == (A,)
+    assert [number > 10 for number in part.views] == [True]
+    assert part.engine.is_idle
+
+
+def test_a_part_that_is_told_that_the_merge_is_off_resumes_its_view() -> None:
+    part = ready_part()
+    part.receive(B, MergeCancel(MERGE, is_off=True))
+    part.run(5 * CONFIG.answer_ns)
+    assert part.views == []
+    assert part.engine.is_idle
+
+
+def test_a_leader_that_does_not_know_any_more_leaves_the_part_in_doubt() -> None:
+    part = ready_part()
+    part.receive(B, MergeCancel(MERGE, is_off=False))
+    assert len(part.views) == 1
+    assert part.engine.is_idle
+
+
+def test_a_part_that_has_not_said_ready_is_not_in_doubt_whatever_the_leader_says() -> None:
+    part = Part()
+    answered(part)
+    part.receive(B, MergeCancel(MERGE, is_off=False))
+    assert part.views == []
+    assert part.engine.is_idle

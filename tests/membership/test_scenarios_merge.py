@@ -107,7 +107,7 @@ class TestFaultsDuringAMerge:
 
     @pytest.mark.parametrize("kind", [MergeResponse, MergeReady])
     def test_the_merge_leader_dies_and_the_part_that_it_asked_stays_together(self, kind: type[Frame]) -> None:
-        """Its members wait for the leader for a while, and nobody of them is blamed. Before READY they resume their view.
+        """Its members wait for the leader for a while, and nobody of them is blamed. Before READY they resume.
 
         After READY another part may have installed the merged view: they end theirs in a view of their own.
         """

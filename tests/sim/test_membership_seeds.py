@@ -15,6 +15,7 @@ MEMBERSHIP = {
     924: "a later, lower cut did not stop what an earlier one had allowed",
     1110: "what a small window had let go counted as stable",
     1272: "a window much smaller than the cut was far made room once per ballot; and a late coordinator gave up",
+    300: "a late frame to an earlier incarnation spoilt the bootstrap, which was then never tried again",
     1885: "a process that had lost its memory and restarted with what it learned since helped to found a second group",
     1839: "a part that was asked again and again waited for a dead leader for ever",
     2084: "a seed that restarted without memory helped to found a second group",
@@ -24,6 +25,9 @@ TOTAL_ORDER = {
     36: "who came in took over the epoch, but not the position",
     98: "members of one part ended a view at different positions",
     201: "nobody told again what was stable before the view began",
+}
+PRESETS = {
+    204: "a part that had said READY to a merge gave up waiting, and went on ordering in its old primary view",
 }
 TORN = {
     60: "who did not know that it was let go asked how its view had ended, and nobody knew it any more",
@@ -37,6 +41,11 @@ SNAPSHOT = {
 @pytest.mark.parametrize("seed", MEMBERSHIP)
 def test_a_seed_of_membership_that_once_failed(seed: int) -> None:
     assert run_seed("membership", seed).violations == ()
+
+
+@pytest.mark.parametrize("seed", PRESETS)
+def test_a_seed_of_presets_that_once_failed(seed: int) -> None:
+    assert run_seed("presets", seed).violations == ()
 
 
 @pytest.mark.parametrize("seed", TORN)
