@@ -15,6 +15,7 @@ import pytest
         ("--version",),
         ("--help",),
         ("key",),
+        ("node", "--group", "nobody-reads"),
         ("run", "--members", "1", "--messages", "10"),
         ("run", "--members", "1", "--messages", "10", "--json"),
     ],

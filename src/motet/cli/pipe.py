@@ -1,8 +1,8 @@
 """What happens when whoever reads our output has gone, as in `motet run | head -1`: the command ends, quietly.
 
 It ends with the code that a shell shows for a process that SIGPIPE ended, so nobody takes it for a verdict. The signal
-itself stays ignored, because it would also end a member whose admin client hangs up. `rich` and `typer` each answer a
-closed pipe with exit code 1; SystemExit from the stream itself is there before they see anything.
+itself stays ignored, because it would also end a member whose admin client hangs up. `rich` and `typer` each answer
+BrokenPipeError with exit code 1, so the stream raises an error of its own, which neither of them knows.
 """
 
 from __future__ import annotations
@@ -16,8 +16,12 @@ from typing import Any, NoReturn, TextIO, cast
 EXIT_CODE = 141  # 128 + SIGPIPE
 
 
+class OutputClosedError(Exception):
+    """Nobody reads our output any more; no OSError, because libraries handle those in ways that we do not want."""
+
+
 class PipeOutput:
-    """A text stream that ends the process when nobody reads it any more."""
+    """A text stream that raises OutputClosedError when nobody reads it any more."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -40,7 +44,7 @@ class PipeOutput:
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self._stream.fileno())
             os.close(nowhere)
-        sys.exit(EXIT_CODE)
+        raise OutputClosedError from None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -48,8 +52,11 @@ class PipeOutput:
 
 @contextlib.contextmanager
 def quiet_when_closed() -> Iterator[None]:
-    with contextlib.redirect_stdout(cast(TextIO, PipeOutput(sys.stdout))):
-        try:
-            yield
-        finally:
-            sys.stdout.flush()
+    try:
+        with contextlib.redirect_stdout(cast(TextIO, PipeOutput(sys.stdout))):
+            try:
+                yield
+            finally:
+                sys.stdout.flush()
+    except OutputClosedError:
+        sys.exit(EXIT_CODE)
