@@ -15,8 +15,10 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from motet.aio.faults import parse_fault
 from motet.cli.app import main
 from motet.cli.probe_report import render, sections
+from motet.errors import ConfigError
 from motet.serve.admin import AdminConfig, AdminServer
 from motet.serve.health import health
 from tests.serve.fakes import FakeMember, stats_of
@@ -143,6 +145,16 @@ def test_what_the_member_refuses_is_exit_code_6(probe: Probe) -> None:
     answer = probe("fault", "nonsense", "--token", TOKEN)
     assert answer.code == 6
     assert "'nonsense' is no fault; write drop=0.2" in answer.err
+
+
+def test_all_sentences_of_an_error_are_printed(probe: Probe, member: FakeMember) -> None:
+    """The forms of a fault alone are longer than the texts that a dashboard shows."""
+    with pytest.raises(ConfigError) as refused:
+        parse_fault("drop=2")
+    member.error = refused.value
+    answer = probe("fault", "drop=2", "--token", TOKEN)
+    assert answer.code == 6
+    assert answer.err.endswith("for example drop=0.2@b:in")
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,9 @@ def test_at_the_deadline_it_says_who_stood_where(motet_command: Shell) -> None:
         (["--members", "2", "--senders", "3"], "--senders 3 is more than --members 2"),
         (["--order", "chaos"], "--order chaos is unknown; allowed are total and fifo"),
         (["--strategy", "hope"], "--strategy hope is unknown; allowed are window and continuous"),
+        (["--order", "fifo", "--strategy", "continuous"], "--strategy continuous is for messages in total order"),
+        (["--drop", "1.5"], "--drop 1.5 is no share that a run can lose; allowed are 0 to 0.9"),
+        (["--messages", "10", "--snapshot-after", "100"], "--snapshot-after 100 never comes: there are only 10"),
         (["--delay", "soon"], "fault 'delay=soon@*:in' cannot be read"),
         (["--deadline", "soon"], "deadline = 'soon' cannot be read"),
         (["--set", "windw_frames=3"], "did you mean window_frames?"),
@@ -96,6 +99,14 @@ def test_a_mistake_is_answered_in_words(motet_command: Shell, arguments: list[st
     answer = motet_command("run", *arguments)
     assert answer.code == 2
     assert words in answer.said
+
+
+def test_the_journals_of_another_run_are_not_continued(motet_command: Shell, tmp_path: Path) -> None:
+    (tmp_path / "member-0").mkdir()
+    answer = motet_command("run", "--messages", "10", "--out", str(tmp_path))
+    assert answer.code == 2
+    assert "already holds the journals of a run, and a run begins with new ones; name another directory" in answer.said
+    assert [path.name for path in tmp_path.iterdir()] == ["member-0"]
 
 
 # What is left when it is disturbed
@@ -157,6 +168,20 @@ def test_an_interrupted_run_leaves_nothing(tmp_path: Path, members: int, number:
     assert "Traceback" not in said
     assert running.members() == []
     assert list(tmp_path.iterdir()) == []
+
+
+@on_linux
+def test_an_interrupted_run_says_where_its_journals_are(tmp_path: Path) -> None:
+    made, out = tmp_path / "made", tmp_path / "out"
+    made.mkdir()
+    running = Running(made, *LONG, "--out", str(out))
+    running.until_there_are(3)
+    running.process.send_signal(signal.SIGINT)
+    code, said = running.end()
+    assert code == 128 + signal.SIGINT
+    assert f"all members were ended, the journals stay in {out}" in " ".join(said.split())
+    assert list(made.iterdir()) == []
+    assert any(out.glob("member-*"))
 
 
 @on_linux

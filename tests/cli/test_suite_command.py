@@ -38,8 +38,8 @@ def test_the_cases_hold(motet_command: Shell, small: Path, strategy: str) -> Non
     assert answer.err.count("holds") == len(names)
 
 
-def test_a_table_is_printed(motet_command: Shell, small: Path) -> None:
-    answer = motet_command("suite", "--case", "one-sender")
+def test_a_table_is_printed_and_a_case_that_is_named_twice_runs_once(motet_command: Shell, small: Path) -> None:
+    answer = motet_command("suite", "--case", "one-sender", "--case", "one-sender")
     assert answer.code == 0
     head, *rows = answer.out.splitlines()
     assert head.split() == ["case", "strategy", "members", "verdict", "seconds", "view", "changes", "resent"]
@@ -47,6 +47,7 @@ def test_a_table_is_printed(motet_command: Shell, small: Path) -> None:
         ["one-sender", "window", "3", "holds"],
         ["one-sender", "continuous", "4", "holds"],
     ]
+    assert sum("one-sender" in row for row in rows) == 2
     assert "All hold" in answer.out
 
 

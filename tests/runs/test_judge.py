@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from motet.runs.child import MemberReport
 from motet.runs.judge import RunVerdict, judge
-from motet.runs.sequence import DeliveredSequence, read_batch, save
+from motet.runs.sequence import DeliveredSequence, read_batch, save, save_numbers
 from motet.runs.work import Plan, payloads_of
 
 SIZE = 16
@@ -14,7 +16,9 @@ PLAN = Plan(3, 2, 4, SIZE)
 Log = list[tuple[int, int]]  # (sender, number), from position 1
 
 
-def judged(directory: Path, *logs: Log, is_over: bool = True, **reports: MemberReport) -> RunVerdict:
+def judged(
+    directory: Path, *logs: Log, is_over: bool = True, has_journals: bool = False, **reports: MemberReport
+) -> RunVerdict:
     found = {}
     for index, log in enumerate(logs):
         made = DeliveredSequence()
@@ -22,7 +26,9 @@ def judged(directory: Path, *logs: Log, is_over: bool = True, **reports: MemberR
             made.add(position, read_batch(sender, payloads_of(sender, [number], SIZE), SIZE)[0])
         save(directory / f"m{index}.sequence", list(made.spans()))
         found[index] = reports.get(f"m{index}", MemberReport(f"m{index}"))
-    return judge(PLAN, found, directory, is_over=is_over)
+        if not (directory / f"m{index}.lost").exists():
+            save_numbers(directory / f"m{index}.lost", found[index].lost)
+    return judge(PLAN, found, directory, is_over=is_over, has_journals=has_journals)
 
 
 SAME: Log = [(0, 0), (1, 0), (0, 1), (1, 1)]
@@ -71,6 +77,22 @@ def test_before_the_end_it_may_only_be_late(tmp_path: Path) -> None:
     assert verdict.holds
     assert verdict.is_accounted is None
     assert verdict.notes == ["1 messages that m1 accepted were not delivered yet"]
+
+
+def test_all_that_was_not_delivered_is_counted_and_not_only_what_a_report_lists(tmp_path: Path) -> None:
+    save_numbers(tmp_path / "m1.lost", [1, *range(5, 4_999)])  # another member holds number 1
+    listed = MemberReport("m1", lost=[1, *range(5, 1_004)], lost_count=4_995)
+    verdict = judged(tmp_path, SAME, SAME[:1], is_over=False, m1=listed)
+    assert verdict.notes == ["4994 messages that m1 accepted were not delivered yet"]
+
+
+@pytest.mark.parametrize(
+    ("has_journals", "remedy"),
+    [(False, "with a journal (--out) it fetches them"), (True, "it had not fetched them yet")],
+)
+def test_what_a_member_missed_is_told_with_what_helps(tmp_path: Path, has_journals: bool, remedy: str) -> None:
+    verdict = judged(tmp_path, SAME, SAME, has_journals=has_journals, m1=MemberReport("m1", gaps=[(1, 2)]))
+    assert verdict.notes == [f"m1 missed positions 1 to 2 while it was not in the primary view; {remedy}"]
 
 
 def test_damage_and_repetition_are_problems(tmp_path: Path) -> None:

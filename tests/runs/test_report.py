@@ -93,6 +93,11 @@ def test_a_run_that_was_ended_says_who_stood_where_and_what_the_members_wrote() 
     assert "m1 wrote:\n  [red] a b" in text
 
 
+def test_a_member_that_waits_for_nothing_may_be_waited_for() -> None:
+    text = printed(Outcome(PLAN, {}, {0: STANDING | {"waits_for": []}}, failure="the deadline of 5 s was reached"))
+    assert "; waits for nothing that it knows of (others may wait for it: " in text
+
+
 def snapshot(in_flight: int) -> dict[str, Any]:
     messages = [{"port": 0, "payload": b64encode(p).decode()} for p in payloads_of(1, range(in_flight), 16)]
     windows = [{"stream": "multicast", "peer": "m1#0a", "low": 1, "delivered": 2, "high": 3}]

@@ -443,10 +443,12 @@ class Group:
     # Operations
 
     async def sync(self, member: Address) -> None:
-        """Bring our receive window of `member` and its send window in step; a second line of defence.
+        """Bring our unicast receive window of `member` and its send window in step; a second line of defence.
 
         Returns when SYNC-ACK was sent. Raises `SyncError` if `member` does not answer in time, leaves, or has closed
-        its connection, and `MisuseError` if nothing was received from it.
+        its connection, and `MisuseError` if it has sent us nothing by unicast (`send`, `call`): then there is no
+        window, and nothing to do. Multicasts do not count; their windows repair themselves. For this member itself it
+        is `MisuseError` as well, unless it has sent to itself.
         """
         self._check_open()
         if not isinstance(member, Address):

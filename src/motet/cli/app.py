@@ -14,6 +14,7 @@ from rich.console import Console
 from typer.core import TyperGroup
 
 from motet import __version__
+from motet.cli.pipe import quiet_when_closed
 from motet.errors import MotetError
 
 COMMANDS = {  # in the order in which the help shows them
@@ -81,7 +82,8 @@ def _common(
 def main() -> None:
     """Errors that we raise on purpose are told in one sentence; anything else is a bug and keeps its traceback."""
     try:
-        app()
+        with quiet_when_closed():
+            app()
     except MotetError as error:
         Console(stderr=True).print(f"motet: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         sys.exit(2)

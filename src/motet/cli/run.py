@@ -32,6 +32,8 @@ Examples:
   motet run --members 3 --messages 100000 --out runs/one                     keep journals and figures
 """
 STRATEGIES = ("window", "continuous")
+MOST_DROP = 0.9  # beyond it a request and its repair both get through less than once in a hundred times
+SNAPSHOT_HELP = "Take a snapshot when a member has delivered so many messages, or soon after; at most --messages."
 
 
 def run(
@@ -45,30 +47,32 @@ def run(
         bool, typer.Option("--one-by-one", help="Every message is a frame of its own; else many share one.")
     ] = False,
     drop: Annotated[
-        float, typer.Option(help="Share of datagrams between two members that is lost.", min=0, max=0.9)
+        float, typer.Option(help=f"Share of datagrams between two members that is lost, 0 to {MOST_DROP}.")
     ] = 0.0,
     delay: Annotated[
         str, typer.Option(help="Delay datagrams between two members, TIME:SHARE, for example 20ms:0.5.")
     ] = "",
-    snapshot_after: Annotated[int, typer.Option(help="Take a snapshot after so many deliveries.", min=0)] = 0,
+    snapshot_after: Annotated[int, typer.Option(help=SNAPSHOT_HELP, min=0)] = 0,
     deadline: Annotated[
         str, typer.Option(help="Give up after this time, for example 2min; without it, by how much there is to do.")
     ] = "",
-    out: Annotated[str, typer.Option(help="Keep journals and result.json in this directory.")] = "",
+    out: Annotated[str, typer.Option(help="Keep journals and result.json in this directory, which has none yet.")] = "",
     preset: Annotated[str, typer.Option(help="local, lan or wan.")] = "local",
     setting: Annotated[list[str] | None, typer.Option("--set", help="One setting, NAME=VALUE; repeatable.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,
 ) -> None:
     """Run a group of real processes over UDP on this machine, measure it, and compare what is stable at each of them.
 
-    The exit code is 0 if all members have the same stable sequence, by content, and everything that was accepted was
-    delivered or reported as failed; 1 if not, or if the deadline was reached, or a member died.
+    Exit code: 0 if all members have the same stable sequence, by content, and everything that was accepted was
+    delivered or reported as failed; 1 if not, or if the deadline was reached, or a member died; 2 asked wrongly, and
+    nothing was run; 130 or 143 interrupted by SIGINT or SIGTERM; 141 nobody reads the output any more.
     """
-    if order not in ("total", "fifo"):
-        raise ConfigError(f"--order {order} is unknown; allowed are total and fifo")
     if senders > members:
         raise ConfigError(f"--senders {senders} is more than --members {members}")
-    check_strategy(strategy)
+    _check_order(order, strategy)
+    _check_shares(messages, drop, snapshot_after)
+    directory = Path(out) if out else None
+    _check_new(directory)
     for fault in (faults := inbound(drop, delay)):
         parse_fault(fault)  # say now what is wrong, and not in every process
     settings = settings_of(preset, strategy, one_by_one=one_by_one, more=setting or ())
@@ -85,12 +89,42 @@ def run(
         if deadline
         else deadline_for(messages, size, drop, delay, one_by_one=one_by_one),
     )
-    outcome = _perform(plan, Path(out) if out else None, is_quiet=as_json)
-    _tell(outcome, Path(out) if out else None, as_json=as_json)
+    outcome = _perform(plan, directory, is_quiet=as_json)
+    _tell(outcome, directory, as_json=as_json)
     raise typer.Exit(0 if outcome.holds else 1)
 
 
 run.__doc__ = f"{run.__doc__}\n\n\b{EXAMPLES}"
+
+
+def _check_order(order: str, strategy: str) -> None:
+    if order not in ("total", "fifo"):
+        raise ConfigError(f"--order {order} is unknown; allowed are total and fifo")
+    check_strategy(strategy)
+    if order == "fifo" and strategy != "window":
+        raise ConfigError(
+            f"--strategy {strategy} is for messages in total order, and --order fifo has none: they travel in the "
+            "stream of their sender; leave --strategy out, or use --order total"
+        )
+
+
+def _check_shares(messages: int, drop: float, snapshot_after: int) -> None:
+    if not 0 <= drop <= MOST_DROP:
+        raise ConfigError(f"--drop {drop:g} is no share that a run can lose; allowed are 0 to {MOST_DROP}, such as 0.2")
+    if snapshot_after > messages:
+        raise ConfigError(
+            f"--snapshot-after {snapshot_after} never comes: there are only {messages} messages to deliver; choose at "
+            "most as many as --messages"
+        )
+
+
+def _check_new(out: Path | None) -> None:
+    """Members would continue the journals of another run, and then lack what that one had."""
+    if out is not None and any(out.glob("member-*")):
+        raise ConfigError(
+            f"--out {out} already holds the journals of a run, and a run begins with new ones; name another directory, "
+            "or remove that one if nobody needs it"
+        )
 
 
 def check_strategy(strategy: str) -> None:
@@ -118,11 +152,13 @@ def _perform(plan: Plan, out: Path | None, *, is_quiet: bool) -> Outcome:
         try:
             return run_until_interrupted(perform(plan, journals=out, watch=watch))
         except Interrupted as interrupted:
-            raise stopped(interrupted) from None
+            raise stopped(interrupted, *([out] if out is not None and out.exists() else [])) from None
 
 
-def stopped(interrupted: Interrupted) -> typer.Exit:
-    typer.echo(f"motet: interrupted ({interrupted.signal.name}); all members were ended, nothing is left", err=True)
+def stopped(interrupted: Interrupted, *kept: Path) -> typer.Exit:
+    """`kept`: directories with journals that stay."""
+    left = f"the journals stay in {', '.join(map(str, kept))}" if kept else "nothing is left"
+    typer.echo(f"motet: interrupted ({interrupted.signal.name}); all members were ended, {left}", err=True)
     return typer.Exit(interrupted.exit_code)
 
 

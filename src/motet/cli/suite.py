@@ -41,8 +41,11 @@ def suite(
 
     Each case runs with both dissemination strategies, 3 to 5 members and the default settings of the preset; only
     messages are not packed, so that each is a frame of its own. A case holds if what is stable is the same at all
-    members, by content, and everything that was accepted was delivered or reported as failed. The exit code is 0 only
-    if all hold. Of a case that fails, journals and logs are kept; of the others nothing.
+    members, by content, and everything that was accepted was delivered or reported as failed. Of a case that fails,
+    journals and logs are kept; of the others nothing.
+
+    Exit code: 0 if all cases hold; 1 if one does not; 2 asked wrongly; 130 or 143 interrupted by SIGINT or SIGTERM; 141
+    nobody reads the output any more.
     """
     cases = _chosen(case or [])
     if strategy:
@@ -61,7 +64,8 @@ def suite(
     try:
         results = run_until_interrupted(perform_suite(cases, strategies, preset, jobs, tell))
     except Interrupted as interrupted:
-        raise stopped(interrupted) from None
+        kept = (one.outcome.directory for one in done)
+        raise stopped(interrupted, *(path for path in kept if path is not None)) from None
     if as_json:
         holds = all(one.outcome.holds for one in results)
         typer.echo(json.dumps({"holds": holds, "preset": preset, "cases": list(map(as_dict, results))}, indent=2))
@@ -74,11 +78,12 @@ suite.__doc__ = f"{suite.__doc__}\n\n\b{EXAMPLES}"
 
 
 def _chosen(names: list[str]) -> list[Case]:
+    """Each once, also if it is named twice."""
     known = {case.name: case for case in CASES}
     for name in names:
         if name not in known:
             raise ConfigError(f"--case {name} is unknown; allowed are {', '.join(known)}")
-    return [known[name] for name in names] if names else list(CASES)
+    return [known[name] for name in dict.fromkeys(names)] if names else list(CASES)
 
 
 def _print(results: list[Performed], console: Console) -> None:

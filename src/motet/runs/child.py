@@ -27,7 +27,7 @@ from motet.core.effects import Channel, SendFailed
 from motet.errors import MotetError
 from motet.membership.engine import ViewInstalled
 from motet.ordering import RolledBack
-from motet.runs.sequence import DeliveredSequence, counts_of, digest, gaps, read_batch, save
+from motet.runs.sequence import DeliveredSequence, counts_of, digest, gaps, read_batch, save, save_numbers
 from motet.runs.standing import Standing
 from motet.runs.tether import say, tie_to_parent
 from motet.runs.work import NUMBER_BITS, Work, entry_of, name_of, payloads_of
@@ -263,6 +263,7 @@ class MemberOfRun:
         reported = self._failed | self._reported
         lost = [int(number) for number in (counts == 0).nonzero()[0] if int(number) not in reported]
         report.lost, report.lost_count = lost[:MOST_LOST], len(lost)
+        save_numbers(Path(self._work.directory) / f"{report.member}.lost", lost)
         report.repeated = int((counts > 1).sum())
 
 

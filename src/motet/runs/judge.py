@@ -6,8 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
 from motet.runs.child import MemberReport
-from motet.runs.sequence import Span, first_difference, holds, load
+from motet.runs.sequence import Span, first_difference, load, load_numbers
 from motet.runs.work import Plan, describe_entry, entry_of
 
 SHOWN = 5
@@ -26,7 +29,9 @@ class RunVerdict:
         return not self.problems
 
 
-def judge(plan: Plan, reports: Mapping[int, MemberReport], directory: Path, *, is_over: bool) -> RunVerdict:
+def judge(
+    plan: Plan, reports: Mapping[int, MemberReport], directory: Path, *, is_over: bool, has_journals: bool = False
+) -> RunVerdict:
     """`is_over`: the run came to its end; else what is not delivered may only be late."""
     verdict = RunVerdict(is_accounted=True if is_over else None)
     sequences = {index: load(directory / f"{report.member}.sequence") for index, report in reports.items()}
@@ -36,8 +41,8 @@ def judge(plan: Plan, reports: Mapping[int, MemberReport], directory: Path, *, i
         _count(plan, reports, verdict)
     for index, report in reports.items():
         _judge_contents(report, verdict)
-        _account(index, report, sequences, verdict)
-        _note(report, verdict)
+        _account(index, report, load_numbers(directory / f"{report.member}.lost"), sequences, verdict)
+        _note(report, verdict, has_journals=has_journals)
     return verdict
 
 
@@ -70,10 +75,17 @@ def _judge_contents(report: MemberReport, verdict: RunVerdict) -> None:
         verdict.problems.append(f"{report.repeated} messages of {report.member} stand more than once in its log")
 
 
-def _account(index: int, report: MemberReport, sequences: Mapping[int, Sequence[Span]], verdict: RunVerdict) -> None:
+def _account(
+    index: int,
+    report: MemberReport,
+    missing: npt.NDArray[np.uint64],
+    sequences: Mapping[int, Sequence[Span]],
+    verdict: RunVerdict,
+) -> None:
     """A member that missed a part of the log may have messages of its own in there: others hold them."""
-    others = [spans for other, spans in sequences.items() if other != index]
-    lost = [number for number in report.lost if not any(holds(spans, entry_of(index, number)) for spans in others)]
+    held = [span.entries for other, spans in sequences.items() if other != index for span in spans]
+    is_held = np.isin(missing | np.uint64(entry_of(index, 0)), np.concatenate(held)) if held else np.zeros_like(missing)
+    lost = missing[is_held == 0].tolist()
     if not lost:
         return
     if verdict.is_accounted is None:
@@ -86,7 +98,7 @@ def _account(index: int, report: MemberReport, sequences: Mapping[int, Sequence[
     )
 
 
-def _note(report: MemberReport, verdict: RunVerdict) -> None:
+def _note(report: MemberReport, verdict: RunVerdict, *, has_journals: bool) -> None:
     name = report.member
     if report.rolled_back:
         verdict.notes.append(
@@ -94,9 +106,9 @@ def _note(report: MemberReport, verdict: RunVerdict) -> None:
             f"that were not stable were rolled back"
         )
     for first, last in report.gaps:
+        remedy = "it had not fetched them yet" if has_journals else "with a journal (--out) it fetches them"
         verdict.notes.append(
-            f"{name} missed positions {first} to {last} while it was not in the primary view; with a journal (--out) "
-            f"it fetches them"
+            f"{name} missed positions {first} to {last} while it was not in the primary view; {remedy}"
         )
     if report.failed_sends:
         verdict.notes.append(f"{report.failed_sends} sends of {name} were reported as failed: {report.failures[0]}")

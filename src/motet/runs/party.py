@@ -131,7 +131,7 @@ class Party:
         self.directory = Path(tempfile.mkdtemp(prefix="motet-run-"))
         self.players: list[Player] = []
         self.keeps = False  # the directory stays: something is to be looked into
-        self._journals = journals or (self.directory if keeps_journals else None)
+        self.journals = journals or (self.directory if keeps_journals else None)
         self._changed = asyncio.Event()
         self._is_over = False
 
@@ -174,7 +174,7 @@ class Party:
             str(self.directory),
             tuple(seeds),
             plan.settings,
-            str(self._journals / f"member-{index}") if self._journals is not None else None,
+            str(self.journals / f"member-{index}") if self.journals is not None else None,
             plan.snapshot_after if index == 0 else 0,
         )
         player = Player(work, self.directory / f"{name_of(index)}.log", self._changed)

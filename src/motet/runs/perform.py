@@ -150,7 +150,13 @@ async def _conclude(party: Party, outcome: Outcome) -> None:
     outcome.reports = {one.index: MemberReport(**one.words["report"]) for one in party.alive if "report" in one.words}
     outcome.failure = outcome.failure or _silence(party)
     if outcome.reports:
-        outcome.verdict = judge(party.plan, outcome.reports, party.directory, is_over=not outcome.failure)
+        outcome.verdict = judge(
+            party.plan,
+            outcome.reports,
+            party.directory,
+            is_over=not outcome.failure,
+            has_journals=party.journals is not None,
+        )
     _read_snapshot(party, outcome)
     _note_last_message(party, outcome)
     if party.plan.faults and outcome.reports and not outcome.total("fault_dropped") + outcome.total("fault_delayed"):

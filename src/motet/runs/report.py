@@ -15,6 +15,8 @@ from motet.runs.perform import Outcome
 from motet.runs.snapshots import snapshot_lines
 from motet.runs.work import name_of
 
+# A member cannot tell what was lost on the way to it before its sender repeats or announces it.
+UNKNOWN_WAIT = "nothing that it knows of (others may wait for it: what was lost on the way to it, it has not seen)"
 SUSTAINED_S = 1.0  # a rate over less than this says nothing
 
 
@@ -149,7 +151,7 @@ def _standing(standing: dict[str, Any]) -> Iterator[str]:
     yield f"view {standing['view']} ({', '.join(standing['view_members'])}; {primary})"
     yield f"position {standing['position']}, stable {standing['stable']}, hold-back queue {standing['held_back']}"
     yield f"accepted {standing['accepted']} of its own" + ("" if standing["has_sent_all"] else ", and has more to send")
-    yield "waits for " + (", ".join(standing["waits_for"]) or "nothing")
+    yield "waits for " + (", ".join(standing["waits_for"]) or UNKNOWN_WAIT)
 
 
 def _print_said(outcome: Outcome, console: Console) -> None:

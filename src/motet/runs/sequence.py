@@ -122,6 +122,16 @@ def load(path: Path) -> list[Span]:
         return [Span(first, np.frombuffer(file.read(8 * count), dtype=np.uint64)) for first, count in heads]
 
 
+def save_numbers(path: Path, numbers: Sequence[int]) -> None:
+    """Numbers of a member's own messages; there can be as many as the run has messages."""
+    np.array(numbers, dtype=np.uint64).tofile(path)
+
+
+def load_numbers(path: Path) -> npt.NDArray[np.uint64]:
+    """None are there if the member had nothing to say."""
+    return np.fromfile(path, dtype=np.uint64) if path.exists() else np.zeros(0, np.uint64)
+
+
 def digest(spans: Sequence[Span]) -> str:
     """Of positions, senders and contents."""
     made = hashlib.sha256()

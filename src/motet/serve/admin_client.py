@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from motet.core.identity import Endpoint
 from motet.errors import AdminRefusedError, AdminUnreachableError, ConfigError, NotAMemberError, OperationRefusedError
-from motet.serve.reading import from_json, text, to_json
+from motet.serve.reading import from_json, sentences, to_json
 
 MOST_ANSWER_BYTES = 4 << 20
 ASK_S = 5.0
@@ -50,9 +50,9 @@ class AdminClient:
         if not isinstance(answer, dict):
             raise NotAMemberError(f"what listens on {self.endpoint} is not a Motet member's admin port")
         if status == http.client.UNAUTHORIZED:
-            raise AdminRefusedError(f"{self.endpoint} refused: {text(answer, 'error')}")
+            raise AdminRefusedError(f"{self.endpoint} refused: {sentences(answer, 'error')}")
         if status >= 400 and "error" in answer:
-            raise OperationRefusedError(f"{self.endpoint} says: {text(answer, 'error')}")
+            raise OperationRefusedError(f"{self.endpoint} says: {sentences(answer, 'error')}")
         return answer
 
     def _exchange(self, method: str, path: str, body: bytes | None, timeout_s: float) -> tuple[int, bytes]:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 MOST_TEXT = 300
+MOST_SENTENCES = 4_000  # an error lists all that is allowed; cut in the middle it would not help
 MOST_ROWS = 256
 
 Stats = Mapping[str, Any]
@@ -37,12 +38,17 @@ def maybe(stats: object, *path: str) -> float | None:
     return number(stats, *path) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def text(stats: object, *path: str) -> str:
+def sentences(stats: object, *path: str) -> str:
+    """What a member says to the person who asked it, such as an error."""
+    return text(stats, *path, most=MOST_SENTENCES)
+
+
+def text(stats: object, *path: str, most: int = MOST_TEXT) -> str:
     value = _follow(stats, path)
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return ""
     try:
-        return str(value)[:MOST_TEXT]
+        return str(value)[:most]
     except ValueError:  # an integer too long to print
         return ""
 

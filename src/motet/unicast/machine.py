@@ -98,10 +98,22 @@ class Unicast:
         connection, pending = self._receivers.get(peer), self._syncs.get(peer)
         if pending is None:
             if connection is None:
-                raise MisuseError(f"nothing was received from {peer}, so there is no window to bring in step")
+                raise self._nothing_to_sync(peer)
             pending = self._pend_sync(peer, connection.conn_id, now)
         pending.is_asked, pending.until = True, now + self._config.sync_timeout_ns
         return self._send_sync(peer, pending, now)
+
+    def _nothing_to_sync(self, peer: Address) -> MisuseError:
+        if peer == self._local:
+            return MisuseError(
+                f"{peer} is this member itself, and it has sent itself nothing by unicast; sync is for the connection "
+                "with another member, so name one of the others"
+            )
+        return MisuseError(
+            f"nothing was received from {peer} by unicast (send, call), so there is no receive window to bring in step "
+            "and no message is missing; multicasts repair themselves and need no sync. "
+            f"Ask again once {peer.name} has sent to this member"
+        )
 
     def close(self, peer: Address, now: int) -> list[Effect]:
         """Begin to close both directions; what is unacked is flushed first, and new traffic opens them again."""
