@@ -52,7 +52,10 @@ def test_positions_that_were_missed_are_gaps() -> None:
     made = sequence((3, entries(0)), (4, entries(1)), (10, entries(2)))
     spans = list(made.spans())
     assert [(span.first, span.last) for span in spans] == [(3, 4), (10, 10)]
-    assert gaps(spans) == [(1, 2), (5, 9)]
+    assert gaps(spans, 10) == [(1, 2), (5, 9)]
+    assert gaps(spans, 12) == [(1, 2), (5, 9), (11, 12)]
+    assert gaps([], 3) == [(1, 3)]
+    assert gaps([], 0) == []
     assert [(span.first, span.last) for span in made.spans(9)] == [(3, 4)]
     assert made.roll_back(4) == [entry_of(0, 1), entry_of(0, 2)]
     assert made.next_position == 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from motet.aio.faults import parse_fault
 from motet.cli.node import load_config
-from motet.errors import ConfigError
+from motet.errors import ConfigError, MotetError
 from motet.runs.interrupt import Interrupted, run_until_interrupted
 from motet.runs.party import Word
 from motet.runs.perform import Outcome, perform
@@ -120,7 +120,13 @@ def _check_shares(messages: int, drop: float, snapshot_after: int) -> None:
 
 def _check_new(out: Path | None) -> None:
     """Members would continue the journals of another run, and then lack what that one had."""
-    if out is not None and any(out.glob("member-*")):
+    if out is None:
+        return
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--out {out} cannot be a directory: {error.strerror}; name another one") from error
+    if any(out.glob("member-*")):
         raise ConfigError(
             f"--out {out} already holds the journals of a run, and a run begins with new ones; name another directory, "
             "or remove that one if nobody needs it"
@@ -162,14 +168,26 @@ def stopped(interrupted: Interrupted, *kept: Path) -> typer.Exit:
     return typer.Exit(interrupted.exit_code)
 
 
-def _tell(outcome: Outcome, out: Path | None, *, as_json: bool) -> None:
-    made = summary(outcome)
-    if out is not None:
+def _keep(made: dict[str, Any], out: Path) -> None:
+    """After the report was printed: a full disk must not hide what the run found."""
+    try:
         out.mkdir(parents=True, exist_ok=True)
         (out / "result.json").write_text(json.dumps(made, indent=2))
+    except OSError as error:
+        raise MotetError(f"the result could not be written to {out}: {error.strerror}; it is printed above") from error
+
+
+def _tell(outcome: Outcome, out: Path | None, *, as_json: bool) -> None:
+    made = summary(outcome)
     if as_json:
         typer.echo(json.dumps(made, indent=2))
-        return
+    else:
+        _print(outcome, out)
+    if out is not None:
+        _keep(made, out)
+
+
+def _print(outcome: Outcome, out: Path | None) -> None:
     console = Console()
     print_outcome(outcome, console)
     if out is not None:

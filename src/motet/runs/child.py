@@ -104,6 +104,7 @@ class MemberOfRun:
         self._failed: set[int] = set()  # own messages that were reported as failed
         self._reported: set[int] = set()  # own messages that were rolled back
         self._taken = 0  # the position up to which the log has come to us, or was passed over
+        self._view_position = 0  # where the log stood when the current view began
         self._views_before = 0
         self._sent_all = asyncio.Event()
         self._began = self._ended = 0.0
@@ -190,6 +191,7 @@ class MemberOfRun:
             self._roll_back(event.first)
         elif isinstance(event, ViewInstalled):
             self._report.views += 1
+            self._view_position = event.position
             if self._work.journal is None:  # nobody fetches what was missed: the log goes on here
                 self._taken = max(self._taken, event.position)
         elif isinstance(event, SendFailed) and event.channel is not Channel.UNICAST:
@@ -200,6 +202,10 @@ class MemberOfRun:
         """Whoever hears of it knows that its own messages among them may be in no log: they are reported so."""
         forgotten = self._sequence.roll_back(first)
         self._taken = min(self._taken, first - 1)
+        if (
+            self._work.journal is None
+        ):  # the view is told before what it rolled back, and the log goes on at its position
+            self._taken = max(self._taken, self._view_position)
         self._report.rolled_back += len(forgotten)
         self._report.delivered -= len(forgotten)
         own = entry_of(self._work.index, 0)
@@ -243,7 +249,7 @@ class MemberOfRun:
         report.view_changes = report.views - self._views_before
         stable = list(self._sequence.spans(report.stable))
         save(Path(self._work.directory) / f"{report.member}.sequence", stable)
-        report.digest, report.gaps = digest(stable), gaps(stable)
+        report.digest, report.gaps = digest(stable), gaps(stable, report.stable)
         self._account()
         report.seconds = round(self._ended - self._began, 3)
         report.latency_us = stats["latency"]

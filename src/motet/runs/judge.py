@@ -23,6 +23,7 @@ class RunVerdict:
     # None: the run was ended before that could be said
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)  # allowed, and worth knowing
+    has_gaps: bool = False  # a member did not get all of the stable log; where it did, it was compared
 
     @property
     def holds(self) -> bool:
@@ -106,10 +107,11 @@ def _note(report: MemberReport, verdict: RunVerdict, *, has_journals: bool) -> N
             f"that were not stable were rolled back"
         )
     for first, last in report.gaps:
+        verdict.has_gaps = True
         remedy = "it had not fetched them yet" if has_journals else "with a journal (--out) it fetches them"
-        verdict.notes.append(
-            f"{name} missed positions {first} to {last} while it was not in the primary view; {remedy}"
-        )
+        told = f"{name} missed positions {first} to {last} while it was not in the primary view; {remedy}"
+        is_late = has_journals and verdict.is_accounted is not None
+        (verdict.problems if is_late else verdict.notes).append(told)
     if report.failed_sends:
         verdict.notes.append(f"{report.failed_sends} sends of {name} were reported as failed: {report.failures[0]}")
     if report.position > report.stable:

@@ -127,7 +127,8 @@ def _print_verdict(outcome: Outcome, console: Console) -> None:
     for note in verdict.notes:
         _say(console, f"Note: {note}.")
     if outcome.reports and verdict.is_same and not outcome.failure:
-        _say(console, "All members have the same stable sequence, by content.", "green")
+        whole = "Wherever members have a stable position, it is the same message; not all have every position."
+        _say(console, whole if verdict.has_gaps else "All members have the same stable sequence, by content.", "green")
     if outcome.holds:
         _say(console, f"Everything that was accepted was {_fate(outcome)}.", "green")
 

@@ -141,14 +141,14 @@ def digest(spans: Sequence[Span]) -> str:
     return made.hexdigest()[:16]
 
 
-def gaps(spans: Sequence[Span]) -> list[tuple[int, int]]:
-    """Positions up to the last one that are missing, first and last of each gap."""
+def gaps(spans: Sequence[Span], last: int) -> list[tuple[int, int]]:
+    """Positions up to `last` that are missing, first and last of each gap."""
     missing, expected = [], 1
     for span in spans:
         if span.first > expected:
             missing.append((expected, span.first - 1))
         expected = span.last + 1
-    return missing
+    return [*missing, (expected, last)] if expected <= last else missing
 
 
 def first_difference(one: Sequence[Span], other: Sequence[Span]) -> Difference | None:
