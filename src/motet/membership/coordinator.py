@@ -36,6 +36,7 @@ from motet.wire.frames import (
     StateNeed,
 )
 
+MOST_EXTENSIONS = 3  # answer times that slow members get in addition
 IN_DOUBT_ANSWERS = 4  # answer times that a part waits for the merge leader, and a member for whoever froze it
 
 
@@ -48,6 +49,7 @@ class Round:
     leavers: tuple[Address, ...]
     until: int  # whoever has not answered by then is suspected
     answer_ns: int  # how long one answer may take, as the network was when the round began
+    extensions: int = 0  # how often its time was prolonged in this phase
     answers: dict[Address, Prepared] = field(default_factory=dict)
     plan: CutTo | None = None
     log: LogEnd = field(default_factory=LogEnd)  # where our own will stand when the view has ended
@@ -160,7 +162,7 @@ class Coordinator(Participant):
 
     def _plan_the_end(self, current: Round, decision: Decision, record: PrimaryRecord, now: int) -> list[Effect]:
         current.plan = CutTo(self.view.id, current.ballot, decision, record.last, record.attempts)
-        current.until = now + current.answer_ns
+        current.until, current.extensions = now + current.answer_ns, 0
         return [effect for member in current.participants for effect in self._send(member, current.plan)]
 
     def _digests(self, current: Round) -> dict[Address, dict[Address, DigestEntry]]:
@@ -333,9 +335,33 @@ class Coordinator(Participant):
 
     def _end_round(self, current: Round, now: int) -> list[Effect]:
         """Somebody in our part is late, or the leader of a merge is."""
+        if current.late and self._prolong(current, now):
+            return []
         if current.late:
             return self._refuse_our_merge("a member of this part is silent") + self._accuse(current.late, now)
         return self._call_off(current, is_off=not self._is_in_doubt(current)) + self._reconsider(now)
+
+    def _prolong(self, current: Round, now: int) -> bool:
+        """Whoever is late and still heard is alive and slow, on a processor or a network that has too much to do.
+
+        It gets some more time, because to remove it costs two view changes. In a merge others wait for our part.
+        """
+        late = [member for member in current.late if member != self._local]
+        is_slow = late and all(self._surroundings.was_heard(member, now - current.answer_ns) for member in late)
+        if not is_slow or current.extensions >= (MOST_EXTENSIONS if current.merge is None else 1):
+            return False
+        current.extensions += 1
+        current.until = now + current.answer_ns
+        return True
+
+    def _excuse_pause(self, late_ns: int) -> None:
+        """We did not run for so long: what others sent meanwhile was not read yet, and they are not late by that."""
+        if self._round is not None:
+            self._round.until += late_ns
+        if self._push is not None:
+            self._push.until += late_ns
+        if self._frozen_since is not None:
+            self._frozen_since += late_ns
 
     def _is_waiting_in_vain(self, now: int) -> bool:
         """Whoever froze us is heard of no more, not even when asked: it repeats itself while it is at it."""

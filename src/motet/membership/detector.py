@@ -247,6 +247,9 @@ class FailureDetector:
     def suspects(self) -> tuple[Address, ...]:
         return tuple(peer for peer, state in self._peers.items() if state.standing is Standing.SUSPECTED)
 
+    def was_heard(self, peer: Address, since: int) -> bool:
+        return peer in self._peers and self._peers[peer].heard_at >= since
+
     def standing(self, peer: Address) -> Standing | None:
         return self._peers[peer].standing if peer in self._peers else None
 

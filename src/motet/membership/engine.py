@@ -135,6 +135,8 @@ class ViewEngine(Coordinator):
     def tick(self, now: int) -> list[Effect]:
         if self._retry_at is None or now < self._retry_at:
             return []
+        if now - self._retry_at > self._config.retry_ns:
+            self._excuse_pause(now - self._retry_at)
         self._retry_at, under_way = None, self._round
         effects = self._time_out_leading(now) + self._time_out_rounds(now)
         if self._leader is not None:
@@ -403,6 +405,10 @@ class ViewEngine(Coordinator):
 
     def _go_when_free(self) -> list[Effect]:
         return super()._go_when_free() if self._leader is None else []
+
+    def _excuse_pause(self, late_ns: int) -> None:
+        super()._excuse_pause(late_ns)
+        self._lead_until += late_ns
 
     def _time_out_leading(self, now: int) -> list[Effect]:
         if self._leader is None or now < self._lead_until:

@@ -234,6 +234,9 @@ class Membership(Surroundings):
         counts_strangers = not self._config.seeds
         return self._has_founders(members) and self._now >= self._quiet_from(counts_strangers=counts_strangers)
 
+    def was_heard(self, member: Address, since: int) -> bool:
+        return self._detector.was_heard(member, since)
+
     def answer_ns(self, config: EngineConfig) -> int:
         return self._detector.answer_ns(config.retry_ns, config.answer_ns, config.answer_max_ns)
 

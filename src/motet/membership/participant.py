@@ -97,6 +97,10 @@ class Surroundings:
     def need(self) -> StateNeed:
         return StateNeed.UNWANTED
 
+    def was_heard(self, member: Address, since: int) -> bool:
+        """Whether anything of this member has arrived since then."""
+        return False
+
     def answer_ns(self, config: EngineConfig) -> int:
         """How long a question that is repeated may go unanswered on the network as it is now."""
         return config.answer_ns
