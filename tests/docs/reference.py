@@ -17,7 +17,8 @@ HEAD = """# The command line
 Every command of `motet`, as `--help` tells it. This page is made from the commands by `python -m tests.docs.reference`.
 
 A command that fails with an error of Motet's own says so in one sentence and ends with exit code 2, unless its text
-below says otherwise. `motet --version` prints the version.
+below says otherwise. When nobody reads its output any more, as in `motet run | head -1`, a command ends quietly with
+exit code 141. `motet --version` prints the version.
 
 `motet --install-completion` sets up completion for the shell in which it is called (bash, zsh, fish, PowerShell); it
 takes effect in the next one. `motet --show-completion` prints the script instead.

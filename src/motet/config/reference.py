@@ -11,8 +11,10 @@ from motet.config.sources import PREFIX
 
 _HEAD = """# Settings
 
-Every setting of `motet.Config`, with what the presets `local`, `lan` (the default) and `wan` make of it; the file
-`src/motet/config/presets.py` says why. This page is made from the code by `motet.config.reference`.
+Every setting of `motet.Config`, with what the presets `local`, `lan` and `wan` make of it; the file
+`src/motet/config/presets.py` says why. `Config()`, `Config.load()`, `from_toml` and `from_env` begin with the preset
+`lan` unless one is named; `motet.join` without `config=` and `motet node` begin with `local`. This page is made from
+the code by `motet.config.reference`.
 
 A preset is where settings begin; a file, the environment and arguments follow, and what comes later wins:
 
