@@ -154,6 +154,9 @@ class PresetsWorld(TotalOrderWorld):
         sizes = iter(chain.sizes)
 
         def send(host: PresetsHost) -> None:
+            if host.is_paused:  # the application stands still with its process, and goes on with it
+                self.scheduler.after(STEP_NS, lambda: send(host))
+                return
             size = next(sizes, None)
             if size is None or host.is_leaving:
                 host.next_message = None
