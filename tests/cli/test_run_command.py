@@ -158,7 +158,7 @@ on_linux = pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="l
 
 @on_linux
 @pytest.mark.parametrize("members", [1, 3])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_run_leaves_nothing(tmp_path: Path, members: int, number: signal.Signals) -> None:
     running = Running(tmp_path, *LONG)
     running.until_there_are(members)

@@ -22,7 +22,7 @@ class Interrupted(Exception):  # noqa: N818 - it is no error: somebody wanted it
 
 
 def run_until_interrupted(work: Coroutine[Any, Any, T]) -> T:
-    """SIGINT and SIGTERM cancel the work; when it has cleaned up, Interrupted says which of them it was."""
+    """SIGINT, SIGTERM and SIGHUP cancel the work; when it has cleaned up, Interrupted says which of them it was."""
     return asyncio.run(_guarded(work))
 
 
@@ -32,9 +32,10 @@ async def _guarded(work: Coroutine[Any, Any, T]) -> T:
 
     def interrupt(number: int) -> None:
         received.append(number)
-        task.cancel()
+        if len(received) == 1:  # an impatient second signal must not stop the cleaning up
+            task.cancel()
 
-    numbers = (signal.SIGINT, signal.SIGTERM)
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     with contextlib.suppress(ValueError, RuntimeError):  # not in the main thread: nobody sends it signals
         for number in numbers:
             loop.add_signal_handler(number, interrupt, number)
