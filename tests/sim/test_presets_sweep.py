@@ -9,6 +9,7 @@ from functools import cache
 import pytest
 
 from motet.config import Config
+from motet.core.effects import Effect
 from motet.core.identity import Address
 from motet.core.units import SECOND
 from motet.core.view import View, ViewId
@@ -16,7 +17,7 @@ from motet.sim.expulsions import expulsions_of
 from motet.sim.group_plan import GroupFaultKind
 from motet.sim.history import EnteredView, History
 from motet.sim.membership import run_world
-from motet.sim.presets import PresetsWorld, run_presets
+from motet.sim.presets import PresetsHost, PresetsWorld, run_presets
 from motet.sim.presets_plan import (
     BASE_NS,
     FEWEST_PARTITIONS,
@@ -28,6 +29,7 @@ from motet.sim.presets_plan import (
     draw_presets_plan,
 )
 from motet.sim.runner import SCENARIOS, run_seed
+from motet.stack import Superseded
 
 DRAWN = range(400)
 CHEAP = {  # quick ones of each preset, which together lose, delay, part, restart, and send one by one
@@ -48,6 +50,21 @@ def test_seeds_pass(preset: str) -> None:
     assert not failed, "\n" + "\n".join(failed)
     for what in ("ordered", "delivered", "resent", "views"):  # a world in which nothing happens proves nothing
         assert sum(outcome.stats[what] for outcome in outcomes) > 0, what
+
+
+def test_a_message_that_the_received_state_contains_is_settled_for_its_sender() -> None:
+    """Seed 1191: its sender joined without the state, and the state that it then received had its own message in it."""
+    assert not run_presets(1191).violations
+
+
+def test_a_receipt_that_stays_open_for_ever_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
+    settles = PresetsHost._settles_own_message
+
+    def forgets_superseded(host: PresetsHost, effect: Effect) -> bool:
+        return not isinstance(effect, Superseded) and settles(host, effect)
+
+    monkeypatch.setattr(PresetsHost, "_settles_own_message", forgets_superseded)
+    assert any("neither delivered nor reported" in str(violation) for violation in run_presets(1191).violations)
 
 
 def test_it_can_be_run_by_name_and_counts_how_the_group_fared() -> None:

@@ -32,22 +32,27 @@ from motet.sim.plan import Burst
 from motet.sim.presets_plan import Chain, PresetsPlan, draw_presets_plan
 from motet.sim.total_order import TotalOrderWorld
 from motet.sim.transcript import Transcript
-from motet.stack import Delivered, Member
+from motet.stack import Delivered, Member, Superseded
 
 GATHER_NS = 60 * SECOND  # a good network must not take longer to form the group
 
 
 class PresetsHost(OrderedHost):
-    """Its application may wait for its own message before it sends the next."""
+    """Its application may wait for its own message before it sends the next, as a receipt of a real member does."""
 
     next_message: Callable[[], None] | None = None
+    waiting_from = 0  # when the message that the application waits for was sent
 
     def _make_real(self, effect: Effect) -> list[Effect]:
-        is_own = isinstance(effect, Delivered) and effect.channel is Channel.TOTAL and effect.sender == self.address
-        has_failed = isinstance(effect, SendFailed) and effect.channel is Channel.TOTAL
-        if self.next_message is not None and (is_own or has_failed):
+        if self.next_message is not None and self._settles_own_message(effect):
             self._world.scheduler.after(0, self.next_message)
         return super()._make_real(effect)
+
+    def _settles_own_message(self, effect: Effect) -> bool:
+        """Delivered, contained in the state that this member received instead, or reported as failed."""
+        if isinstance(effect, Delivered):
+            return effect.channel is Channel.TOTAL and effect.sender == self.address
+        return isinstance(effect, Superseded) or (isinstance(effect, SendFailed) and effect.channel is Channel.TOTAL)
 
 
 class PresetsWorld(TotalOrderWorld):
@@ -64,7 +69,7 @@ class PresetsWorld(TotalOrderWorld):
         if not unmet:
             self._play()
             unmet = self._wait(self._unmet, self.presets.bound_ns)
-        return self._check_log([*self._check(unmet), *self._check_stall()])
+        return self._check_log([*self._check(unmet), *self._check_stall(), *self._check_forgotten()])
 
     # The phases
 
@@ -86,7 +91,7 @@ class PresetsWorld(TotalOrderWorld):
         for chain in self.presets.chains:
             self.scheduler.at(begin + chain.at, self._chain(chain))
         end = begin + max([self.plan.duration_ns, *(chain.at for chain in self.presets.chains)])
-        while self.scheduler.now < end or (self._has_chains and self._longest_stall_ns <= self._stall_bound_ns):
+        while self.scheduler.now < end or (self._waiting and not self._forgotten and not self._is_stalled):
             self._step()
         self._is_healed = True  # no ambush strikes any more
 
@@ -117,10 +122,28 @@ class PresetsWorld(TotalOrderWorld):
 
     def _check_stall(self) -> list[Violation]:
         """The time that a fault lasts does not count; nor does anything after a member has gone for good."""
-        if self._longest_stall_ns <= self._stall_bound_ns or self.plan.is_memory_lost:
+        if not self._is_stalled or self.plan.is_memory_lost:
             return []
         what = f"messages waited for {format_ns(self._longest_stall_ns)}, and nothing became stable"
         return [Violation("liveness", f"{what}; the bound is {format_ns(self._stall_bound_ns)}")]
+
+    def _check_forgotten(self) -> list[Violation]:
+        """Whatever was accepted is delivered or reported; a receipt that stays open for ever is a broken promise."""
+        if self.plan.is_memory_lost:
+            return []
+        what = f"was neither delivered nor reported within {format_ns(self._stall_bound_ns)}"
+        return [Violation("liveness", f"a message that {host.address} sent {what}") for host in self._forgotten]
+
+    @property
+    def _forgotten(self) -> list[PresetsHost]:
+        """Applications that wait for a message of theirs although nothing in the log waits any more."""
+        earliest = self.scheduler.now - self._stall_bound_ns
+        late = (host for host in self._waiting if host.waiting_from < earliest)
+        return [host for host in late if not any(map(self._has_waiting, self._staying))]
+
+    @property
+    def _is_stalled(self) -> bool:
+        return self._longest_stall_ns > self._stall_bound_ns
 
     @property
     def _stall_bound_ns(self) -> int:
@@ -161,6 +184,7 @@ class PresetsWorld(TotalOrderWorld):
             if size is None or host.is_leaving:
                 host.next_message = None
             else:
+                host.waiting_from = self.scheduler.now
                 host.multicast_ordered([self._payload(host.address, size)])
 
         def begin() -> None:
@@ -172,9 +196,10 @@ class PresetsWorld(TotalOrderWorld):
         return begin
 
     @property
-    def _has_chains(self) -> bool:
+    def _waiting(self) -> list[PresetsHost]:
+        """Processes whose application has more to send."""
         hosts = (host for host in self._staying if isinstance(host, PresetsHost))
-        return any(host.next_message is not None for host in hosts)
+        return [host for host in hosts if host.next_message is not None]
 
     # In the end
 
