@@ -39,6 +39,7 @@ def test_five_members_under_loss_a_kill_a_restart_a_partition_and_a_merge() -> N
             for other in next(side for side in sides if name not in side):
                 process.fault(f"cut@{processes[other].endpoint}")
         processes["a"].until_view(set("abc"), marks["a"])
+        processes["d"].until_view(set("de"), marks["d"])  # what it sends in the old view may fail, and is told so
         processes["b"].send(100, "b-parted-")
         processes["d"].send(50, "d-parted-")  # waits until there is a primary view again
         marks = {name: len(process.words) for name, process in processes.items()}
