@@ -1,8 +1,8 @@
 """Fuzz whole members with datagrams: `python -m tests.fuzz.datagrams --frames 2000000`.
 
 Unsealed members of the shipped presets, with journals, total order and state transfer, get mutated, forged, replayed,
-reflected, cut and random datagrams, in the name of members and of strangers. A world takes --world of them; then a fresh
-one begins. Exit code 1 if a member stopped or hung. The seed of a world in which one did is printed.
+reflected, cut and random datagrams, in the name of members and of strangers. A world takes --world of them; then a
+fresh one begins. Exit code 1 if a member stopped or hung. The seed of a world in which one did is printed.
 """
 
 from __future__ import annotations

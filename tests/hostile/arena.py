@@ -1,7 +1,7 @@
-"""Whole members as they are shipped, with total order, journals and state transfer, on a network that an attacker shares.
+"""Whole members as they are shipped (total order, journals, state transfer) on a network that an attacker shares.
 
-The members run in virtual time on the simulated network, whose world raises every error inside Motet: what a real member
-would log and survive counts as a stop here.
+The members run in virtual time on the simulated network, whose world raises every error inside Motet: what a real
+member would log and survive counts as a stop here.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ WORK_S = 0.5  # of virtual time: in a view that was forged, a window may stay fu
 MOST_SENT = 3_000  # datagrams that all members send in one batch and the work after it; more is an endless answer
 
 
-class HangError(Exception):
-    """One batch of datagrams kept the processor busy for CPU_S."""
+class HangError(BaseException):
+    """One batch of datagrams kept the processor busy for CPU_S. No driver takes it for an error of its own."""
 
 
 @dataclass(slots=True)
@@ -48,7 +48,9 @@ class Outcome:
 
 
 class Arena:
-    def __init__(self, network: SimNetwork, rng: Random, config: motet.Config, outcome: Outcome, home: Path | None) -> None:
+    def __init__(
+        self, network: SimNetwork, rng: Random, config: motet.Config, outcome: Outcome, home: Path | None
+    ) -> None:
         self.network = network
         self.rng = rng
         self.outcome = outcome
@@ -79,6 +81,8 @@ class Arena:
             await group.until(lambda view: len(view.members) == len(NAMES))
             self._watchers.append(asyncio.create_task(self._watch(group)))
         self.attacker.members = [group.address for group in self.groups]
+        by_address = {group.address: group for group in self.groups}
+        self.attacker.view_of = lambda victim: by_address[victim].view
         for _ in range(5):
             await self.work()
 
@@ -102,7 +106,7 @@ class Arena:
         carry = self.network._carry
 
         def heard(source: SimTransport, data: bytes, to: Endpoint) -> None:
-            self.attacker.recorded.append(Recorded(source.endpoint, to, data))
+            self.attacker.hear(Recorded(source.endpoint, to, data))
             carry(source, data, to)
 
         self.network._carry = heard  # type: ignore[method-assign]

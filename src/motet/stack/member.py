@@ -481,7 +481,8 @@ class Member:
         made: list[Effect] = []
         for effect in effects:
             if type(effect) is Transmit and effect.to.incarnation == self._incarnation:
-                self._looped.append(effect.frame)
+                if isinstance(effect.frame, UNICAST_FRAMES):  # of all others nobody but a forged cut makes us ask
+                    self._looped.append(effect.frame)
             elif type(effect) is Transmit:
                 made.append(Datagram((effect.to,), *self._parts(effect.to.incarnation, effect.frame)))
             elif type(effect) is Broadcast:
