@@ -17,7 +17,7 @@ IS_USABLE := $(and $(BUILT),$(or $(IS_UNNAMED),$(filter $(BUILT),$(call version_
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-all lint docs campaign bench package clean interpreter
+.PHONY: help venv demo test test-all lint docs campaign fuzz bench package clean interpreter
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,6 +66,12 @@ campaign: $(STAMP)  ## SEEDS (default 1000) of each scenario, every small world,
 	$(BIN)/motet sim --seeds all --scenario small-world
 	$(BIN)/python -m tests.aio.kills --kills 50
 	$(BIN)/python benchmarks/hostile.py
+
+fuzz: $(STAMP)  ## hostile datagrams against whole members, the codec, and the services (coverage-guided with atheris)
+	$(BIN)/python -m pip install --quiet --no-input --disable-pip-version-check atheris || echo "no atheris: at random"
+	$(BIN)/python -m tests.fuzz.codec
+	$(BIN)/python -m tests.fuzz.datagrams --frames 200000
+	$(BIN)/python -m tests.fuzz.services --seconds 200
 
 bench: $(STAMP)  ## measure the path of a frame through a channel, view changes and detection in virtual time
 	$(BIN)/python benchmarks/channel_path.py

@@ -45,6 +45,10 @@ class MisuseError(MotetError):
     """The caller broke the contract of a machine; nothing was changed."""
 
 
+class UnsettledError(MotetError):
+    """A machine did not come to rest in the stated number of steps: a bug, which would be an endless loop."""
+
+
 class MessageTooLargeError(MotetError):
     """One message is larger than the protocol can carry."""
 

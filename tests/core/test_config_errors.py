@@ -30,6 +30,8 @@ UNICAST: Table = {
     "min_repair_ns": (1, 500 * MILLISECOND),
     "repair_burst": (1, 1 << 20),
     "request_limit": (1, 512),
+    "repair_bytes": (1, 1 << 40),
+    "repair_rate": (1, 1 << 40),
     "conn_expiry_ns": (0, ANY_TIME),
     "conn_close_ns": (0, ANY_TIME),
     "give_up_ns": (500 * MILLISECOND, ANY_TIME),
@@ -46,6 +48,8 @@ MULTICAST: Table = {
     "min_repair_ns": (1, 500 * MILLISECOND),
     "repair_burst": (1, 1 << 20),
     "request_limit": (1, 512),
+    "repair_bytes": (1, 1 << 40),
+    "repair_rate": (1, 1 << 40),
     "early_frames": (0, 1 << 20),
     "receive_bytes": (0, 1 << 40),
 }

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from motet.core.counters import Count, Counters
 from motet.core.effects import Effect, Transmit
 from motet.core.identity import Address
-from motet.core.limits import MAX_DATAGRAM_BYTES
+from motet.core.limits import MAX_DATAGRAM_BYTES, MOST_COUNT
 from motet.core.units import MILLISECOND, SECOND
 from motet.core.view import View, ViewId
 from motet.errors import ConfigError, MisuseError
@@ -714,7 +714,7 @@ def test_a_setting_outside_its_limits_is_named(name: str, least: int, most: int)
 
 
 def test_the_largest_chunk_and_the_largest_request_can_travel() -> None:
-    largest = StateChunk(V1, (1 << 64) - 1, True, bytes(MOST_CHUNK_BYTES))
+    largest = StateChunk(V1, MOST_COUNT, True, bytes(MOST_CHUNK_BYTES))
     assert len(encode(1, 1, 2, largest)) <= MAX_DATAGRAM_BYTES
     assert isinstance(decode(1, encode(1, 1, 2, largest)), Envelope)
     (effect,) = Alone(B, TransferConfig(wants_state=True, window=0xFFFF)).begin(view(V1, A, B), lacking(B))

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from motet.core.counters import Count, Counters
 from motet.core.effects import Broadcast, Deliver, Effect, Frame, Transmit
 from motet.core.identity import Address
+from motet.core.limits import MOST_NUMBER_JUMP
 from motet.core.units import MILLISECOND
 from motet.core.view import View, ViewId
 from motet.ordering import OrderingConfig, PlainStream, RolledBack, TotalOrder
 from motet.ordering.continuous import ContinuousSender
-from motet.ordering.isis import MOST_NUMBER
 from motet.wire.body import pack
 from motet.wire.codec import encode
 from motet.wire.frames import Finals, OrderAck, OrderData, OrderSeq, OrderSeqAck, Proposals
@@ -218,7 +218,7 @@ class TestNonsense:
         "frame",
         [
             OrderAck(V1, 2, 1),  # never sent
-            OrderAck(V1, 1, MOST_NUMBER),
+            OrderAck(V1, 1, MOST_NUMBER_JUMP + 100),
             OrderSeqAck(V1, 1),  # no number was handed out
             OrderSeq(V1, 1, 0, 1, 0),  # we have not proposed
             OrderData(V1, 1, 0, 0, pack([b"plain"])),

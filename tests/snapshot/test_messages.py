@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from motet.core.effects import Channel
+from motet.core.limits import MOST_COUNT
 from motet.core.view import ViewId
 from motet.wire.snapshot import (
     Abandon,
@@ -27,12 +28,13 @@ from motet.wire.snapshot import (
 
 U64 = st.integers(0, (1 << 64) - 1)
 U32 = st.integers(0, (1 << 32) - 1)
+COUNT = st.integers(0, MOST_COUNT)
 PORT = st.integers(0, 255)
 PAYLOAD = st.binary(max_size=40)
 CHANNEL = st.sampled_from(Channel)
-ID = st.builds(SnapshotId, U64, U64)
-WINDOW = st.builds(StreamWindow, st.sampled_from(StreamKind), U64, U64, U64, U64)
-HELD = st.builds(Held, U64, U64, U64, U32, st.booleans(), U32)
+ID = st.builds(SnapshotId, U64, COUNT)
+WINDOW = st.builds(StreamWindow, st.sampled_from(StreamKind), U64, COUNT, COUNT, COUNT)
+HELD = st.builds(Held, U64, COUNT, COUNT, U32, st.booleans(), U32)
 IN_FLIGHT = st.builds(InFlight, PORT, PAYLOAD)
 WAITING = st.builds(Waiting, CHANNEL, U64, PORT, PAYLOAD)
 
@@ -43,10 +45,10 @@ def some(item: st.SearchStrategy[object]) -> st.SearchStrategy[tuple[object, ...
 
 STATE = st.builds(ChannelState, CHANNEL, U64, some(IN_FLIGHT))
 MESSAGE = st.one_of(
-    st.builds(Marker, ID, st.builds(ViewId, U64, U64), U64),
+    st.builds(Marker, ID, st.builds(ViewId, COUNT, U64), COUNT),
     st.builds(Refusal, ID, st.text(max_size=300), st.booleans()),
     st.builds(Abandon, ID),
-    st.builds(Report, ID, U64, PAYLOAD, U64, U64, some(WINDOW), some(HELD), some(WAITING), some(STATE)),
+    st.builds(Report, ID, COUNT, PAYLOAD, COUNT, COUNT, some(WINDOW), some(HELD), some(WAITING), some(STATE)),
 )
 
 

@@ -374,7 +374,7 @@ class TestAdmission:
         effects = member.multicast_messages([b"one"], 0)
         assert delivered(effects) == [Delivered(Channel.MULTICAST, A, (b"one",))]
         assert member.receive([datagrams(effects)[0].data], 0) == []
-        assert member.counters[Count.FRAME_DUPLICATE] == 1
+        assert member.counters[Count.SOURCE_OURSELVES] == 1
 
 
 class TestForget:

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from motet.core.effects import Frame
 from motet.core.identity import Address
+from motet.core.limits import MOST_COUNT
 from motet.core.view import Ballot, View, ViewId, ViewSummary
 from motet.wire import frames
 from motet.wire.body import FRAGMENT, FRAGMENT_HEADER, MAX_MESSAGE_BYTES, pack
@@ -66,7 +67,7 @@ from motet.wire.frames import (
 GROUP = 0x11223344
 CONN_IDS = st.integers(0, (1 << 32) - 1)
 INCARNATIONS = st.integers(0, (1 << 64) - 1)
-SEQNOS = st.integers(0, (1 << 63) - 1)
+SEQNOS = st.integers(0, MOST_COUNT)
 SPANS = st.integers(0, 1 << 53)
 BEAT = (st.integers(0, 1 << 62), st.integers(0, 1 << 62), SPANS, st.integers(0, 1_000))
 
@@ -80,7 +81,7 @@ def frame_classes() -> set[type[Frame]]:
 @st.composite
 def ranges(draw: st.DrawFn) -> tuple[tuple[int, int], ...]:
     """Ascending and disjoint; two may touch."""
-    ends = draw(st.lists(st.integers(1, (1 << 63) - 1), min_size=2, max_size=40, unique=True).map(sorted))
+    ends = draw(st.lists(st.integers(1, MOST_COUNT), min_size=2, max_size=40, unique=True).map(sorted))
     return tuple(zip(ends[0::2], ends[1::2], strict=False))[:MAX_RANGES]
 
 
@@ -106,15 +107,16 @@ TEXTS = st.text(max_size=20)
 LIVES = st.integers(1, (1 << 64) - 1)
 ADDRESS = st.builds(Address, st.text(min_size=1, max_size=20), TEXTS, st.integers(0, 0xFFFF), LIVES)
 ADDRESSES = tuples(ADDRESS)
-VIEW_IDS = st.builds(ViewId, INCARNATIONS, INCARNATIONS)
-BALLOTS = st.builds(Ballot, INCARNATIONS, INCARNATIONS)
+VIEW_IDS = st.builds(ViewId, SEQNOS, INCARNATIONS)
+BALLOTS = st.builds(Ballot, SEQNOS, INCARNATIONS)
 MEMBERS = st.lists(ADDRESS, min_size=1, max_size=3, unique_by=lambda address: address.incarnation).map(tuple)
 VIEWS = st.builds(View, VIEW_IDS, MEMBERS, st.booleans())
-PAIRS = tuples(st.tuples(INCARNATIONS, INCARNATIONS))
+PAIRS = tuples(st.tuples(INCARNATIONS, SEQNOS))
 SUMMARIES = st.builds(ViewSummary, VIEW_IDS, ADDRESS, st.booleans(), st.integers(0, 0xFFFF))
-QUADS = tuples(st.tuples(INCARNATIONS, INCARNATIONS, INCARNATIONS, INCARNATIONS))
-FINALS = tuples(st.tuples(LIVES, LIVES, tuples(st.tuples(LIVES, st.integers(0, (1 << 32) - 1)))))
-DECISIONS = st.builds(Decision, QUADS, VIEWS, PAIRS, tuples(VIEWS), tuples(LIVES), VIEW_IDS, LIVES, PAIRS, FINALS)
+DIGESTS = tuples(st.tuples(INCARNATIONS, SEQNOS, SEQNOS, SEQNOS))
+CUTS = tuples(st.tuples(INCARNATIONS, SEQNOS, INCARNATIONS, SEQNOS))
+FINALS = tuples(st.tuples(LIVES, SEQNOS, tuples(st.tuples(SEQNOS, st.integers(0, (1 << 32) - 1)))))
+DECISIONS = st.builds(Decision, CUTS, VIEWS, PAIRS, tuples(VIEWS), tuples(LIVES), VIEW_IDS, SEQNOS, PAIRS, FINALS)
 RECORD = (st.none() | VIEWS, tuples(VIEWS))
 NEEDS = st.sampled_from(StateNeed)
 
@@ -142,18 +144,18 @@ FRAMES: dict[type[Frame], st.SearchStrategy[Frame]] = {
         Prepared,
         VIEW_IDS,
         BALLOTS,
-        QUADS,
+        DIGESTS,
         *RECORD,
         NEEDS,
         st.booleans(),
         VIEW_IDS,
-        LIVES,
+        SEQNOS,
         st.none() | DECISIONS,
         FINALS,
         tuples(LIVES),
     ),
     CutTo: st.builds(CutTo, VIEW_IDS, BALLOTS, DECISIONS, *RECORD),
-    Ready: st.builds(Ready, VIEW_IDS, BALLOTS, LIVES, PAIRS),
+    Ready: st.builds(Ready, VIEW_IDS, BALLOTS, SEQNOS, PAIRS),
     Commit: st.builds(Commit, VIEW_IDS, BALLOTS, DECISIONS),
     Installed: st.builds(Installed, VIEW_IDS),
     Abort: st.builds(Abort, VIEW_IDS, BALLOTS, st.booleans()),
@@ -171,32 +173,32 @@ FRAMES: dict[type[Frame], st.SearchStrategy[Frame]] = {
         BALLOTS,
         ADDRESSES,
         ADDRESSES,
-        QUADS,
+        DIGESTS,
         tuples(LIVES),
         tuples(LIVES),
         tuples(LIVES),
         VIEW_IDS,
-        LIVES,
+        SEQNOS,
         *RECORD,
         past=tuples(LIVES),
     ),
     MergeView: st.builds(
         MergeView, BALLOTS, VIEW_IDS, BALLOTS, VIEWS, PAIRS, tuples(VIEWS), tuples(LIVES), VIEW_IDS, *RECORD
     ),
-    MergeReady: st.builds(MergeReady, BALLOTS, BALLOTS, LIVES, PAIRS),
-    MergeCommit: st.builds(MergeCommit, BALLOTS, VIEW_IDS, LIVES, PAIRS),
+    MergeReady: st.builds(MergeReady, BALLOTS, BALLOTS, SEQNOS, PAIRS),
+    MergeCommit: st.builds(MergeCommit, BALLOTS, VIEW_IDS, SEQNOS, PAIRS),
     MergeCancel: st.builds(MergeCancel, BALLOTS, st.booleans()),
-    StateRequest: st.builds(StateRequest, VIEW_IDS, INCARNATIONS, st.integers(0, 0xFFFF)),
-    StateChunk: st.builds(StateChunk, VIEW_IDS, INCARNATIONS, st.booleans(), st.binary(max_size=50)),
+    StateRequest: st.builds(StateRequest, VIEW_IDS, SEQNOS, st.integers(0, 0xFFFF)),
+    StateChunk: st.builds(StateChunk, VIEW_IDS, SEQNOS, st.booleans(), st.binary(max_size=50)),
     StateRefusal: st.builds(StateRefusal, VIEW_IDS, TEXTS),
-    Proposals: st.builds(Proposals, VIEW_IDS, tuples(st.tuples(INCARNATIONS, INCARNATIONS, INCARNATIONS))),
-    ProposalRequest: st.builds(ProposalRequest, VIEW_IDS, INCARNATIONS, INCARNATIONS),
-    Progress: st.builds(Progress, VIEW_IDS, INCARNATIONS),
-    Stable: st.builds(Stable, VIEW_IDS, INCARNATIONS),
+    Proposals: st.builds(Proposals, VIEW_IDS, tuples(st.tuples(SEQNOS, SEQNOS, SEQNOS))),
+    ProposalRequest: st.builds(ProposalRequest, VIEW_IDS, SEQNOS, SEQNOS),
+    Progress: st.builds(Progress, VIEW_IDS, SEQNOS),
+    Stable: st.builds(Stable, VIEW_IDS, SEQNOS),
     OrderData: st.builds(OrderData, VIEW_IDS, SEQNOS, SEQNOS, SEQNOS, BODIES),
-    OrderAck: st.builds(OrderAck, VIEW_IDS, LIVES, LIVES),
-    OrderSeq: st.builds(OrderSeq, VIEW_IDS, LIVES, LIVES, LIVES, st.integers(0, (1 << 32) - 1)),
-    OrderSeqAck: st.builds(OrderSeqAck, VIEW_IDS, LIVES),
+    OrderAck: st.builds(OrderAck, VIEW_IDS, SEQNOS, SEQNOS),
+    OrderSeq: st.builds(OrderSeq, VIEW_IDS, SEQNOS, SEQNOS, SEQNOS, st.integers(0, (1 << 32) - 1)),
+    OrderSeqAck: st.builds(OrderSeqAck, VIEW_IDS, SEQNOS),
 }
 
 ANY_FRAME = st.one_of(*FRAMES.values())

@@ -43,6 +43,8 @@ logger = logging.getLogger("motet")
 T = TypeVar("T")
 UVLOOP_ROUNDING_NS = MILLISECOND // 2  # its timers go off at the nearest millisecond, and to be early is in vain
 GATHER_BYTES = 1 << 20  # what is handed to the member at once of one lane
+FAILURE_EVERY_NS = 10 * SECOND  # at most one line of the log in this time tells of frames that led to an error
+MOST_SHOWN_BYTES = 512  # of such a frame
 WORTH_TELLING = 128 << 10  # bytes: less free space of a lane is not told, for each word wakes the application
 
 LaneKey = tuple[Channel, Address | None]
@@ -140,6 +142,10 @@ class Driver:
         self._timer_at: int | None = None
         self._rounding_ns = 0
         self._group_endpoint = transport.group
+        if not world.raises_errors:
+            member.on_frame_failed = self._frame_failed
+        self._failures_untold = 0
+        self._failures_told_at: int | None = None
         self._own_bytes = member.address.incarnation.to_bytes(8, "little")
         self._is_closed = False
         self._is_shut = False
@@ -309,6 +315,20 @@ class Driver:
             self.tracer.failed(str(error), self._wall(self._clock()))
         self._shut()
         self._listener([Failed(error)])
+
+    def _frame_failed(self, datagram: bytes, error: Exception) -> None:
+        """A bug of ours that a peer's frame has led to: the frame is dropped. A flood of them must not fill the log."""
+        now, self._failures_untold = self._clock(), self._failures_untold + 1
+        if self._failures_told_at is not None and now - self._failures_told_at < FAILURE_EVERY_NS:
+            return
+        untold, self._failures_untold, self._failures_told_at = self._failures_untold, 0, now
+        shown = datagram[:MOST_SHOWN_BYTES].hex() + ("..." if len(datagram) > MOST_SHOWN_BYTES else "")
+        logger.error(
+            "%s dropped a frame (%s) that led to an error inside Motet, and goes on; %d such since the last line like "
+            "this. Please report it with these bytes: %s",
+            *(self.member.address, kind_name(datagram), untold, shown),
+            exc_info=error,
+        )
 
     def do_now(self, action: Callable[[int], list[Effect]]) -> None:
         """One input of the member; on the driver's loop."""

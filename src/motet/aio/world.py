@@ -31,6 +31,8 @@ class Transport(Protocol):
 
 
 class World(Protocol):
+    raises_errors: bool  # an error of ours in handling a peer's frame stops the member, so that a test sees it
+
     def bind(self, endpoint: Endpoint, config: TransportConfig) -> Transport: ...
 
     def clock(self) -> int:
@@ -47,6 +49,8 @@ class World(Protocol):
 
 
 class RealWorld:
+    raises_errors = False
+
     def bind(self, endpoint: Endpoint, config: TransportConfig) -> Transport:
         return UdpTransport(endpoint, config)
 

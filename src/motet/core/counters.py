@@ -42,6 +42,16 @@ class Count(StrEnum):
         "bytes that are no frame of ours: wrong magic, version, length or group",
     )
     SOURCE_UNKNOWN = "source_unknown", Nature.NOISE, "a well-formed frame of an incarnation that nobody introduced"
+    SOURCE_OURSELVES = (
+        "source_ourselves",
+        Nature.NOISE,
+        "says that it is from this member itself: forged, or sent back to us; dropped",
+    )
+    FRAME_FAILED = (
+        "frame_failed",
+        Nature.NOISE,
+        "an error inside Motet while a frame of a peer was handled; the frame was logged and dropped: report it",
+    )
     NOT_FOR_US = "not_for_us", Nature.NOISE, "addressed to an earlier life of this process"
     FRAME_MISPLACED = "frame_misplaced", Nature.NOISE, "a frame that makes no sense in the state we are in"
     BODY_INCOHERENT = "body_incoherent", Nature.NOISE, "a fragment that does not continue the message before it"
@@ -139,6 +149,11 @@ class Count(StrEnum):
     )
     ACK_SENT = "ack_sent", Nature.WORK, "acknowledgements sent"
     REPAIR_ASKED = "repair_asked", Nature.REPAIR, "requests for retransmission sent"
+    REPAIR_REFUSED = (
+        "repair_refused",
+        Nature.REPAIR,
+        "frames that a peer asked for again beyond what it may cost for now; it asks again",
+    )
     TAIL_NOTICE_SENT = "tail_notice_sent", Nature.REPAIR, '"this was my highest", for a tail that may be lost'
     PURGED_ANSWERED = "purged_answered", Nature.NOISE, "somebody asked for what is gone"
     SYNC_SENT = "sync_sent", Nature.CHANGE, "attempts to bring a unicast connection in step again"

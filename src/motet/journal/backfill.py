@@ -26,7 +26,7 @@ from motet.core.units import SECOND
 from motet.core.view import NO_VIEW, ViewId
 from motet.errors import JournalDivergedError, JournalTrimmedError
 from motet.journal.raw import Cursor, LogEnd, end_of
-from motet.wire.fields import BYTES, FLAG, U8, U16, U32, U64, VIEW_ID, Field, MalformedError, Reader, checked
+from motet.wire.fields import BYTES, COUNT, FLAG, U8, U16, U32, VIEW_ID, Field, MalformedError, Reader, checked
 
 MAGIC = b"bf"  # in front of each message: the port is shared with others
 
@@ -128,10 +128,10 @@ ASK: Field[Ask] = checked(
         *(a.number, a.position, a.view, a.extra, a.chain, a.upto),
         *(a.chunk_bytes, a.chunks, a.wants_records, a.entered),
     ),
-    *(U64, U64, VIEW_ID, U32, BYTES, U64, U32, U16, FLAG, VIEW_ID),
+    *(COUNT, COUNT, VIEW_ID, U32, BYTES, COUNT, U32, U16, FLAG, VIEW_ID),
 )
-CHUNK: Field[Chunk] = checked(Chunk, lambda c: (c.number, c.index, c.is_last, c.data), U64, U16, FLAG, BYTES)
-REFUSAL: Field[Refusal] = checked(Refusal, lambda r: (r.number, r.first, r.chain), U64, U64, BYTES)
+CHUNK: Field[Chunk] = checked(Chunk, lambda c: (c.number, c.index, c.is_last, c.data), COUNT, U16, FLAG, BYTES)
+REFUSAL: Field[Refusal] = checked(Refusal, lambda r: (r.number, r.first, r.chain), COUNT, COUNT, BYTES)
 
 
 _FIELDS: dict[Kind, Field[Any]] = {

@@ -15,7 +15,7 @@ from motet.journal.disk import Disk
 from motet.journal.records import FILE_HEADER, MAGIC, READABLE, START_OF_CHAIN, VERSION, Kind, record_bytes
 from motet.journal.scan import FIRST_RECORD_AT, Scan
 from motet.membership.primary import PrimaryRecord
-from motet.wire.fields import ADDRESS, FLAG, U64, VIEW, Field, MalformedError, Reader, checked, listed, optional
+from motet.wire.fields import ADDRESS, COUNT, FLAG, U64, VIEW, Field, MalformedError, Reader, checked, listed, optional
 
 NAME = "member"
 MOST_PAST = 256  # lives of one process that are remembered
@@ -55,10 +55,15 @@ def in_full(member: Address) -> str:
 OWNER: Field[Owner] = checked(
     Owner,
     lambda o: (o.address, o.past, o.record, o.stable, o.founds),
-    *(optional(ADDRESS), listed(U64), PRIMARY_RECORD, U64, FLAG),
+    *(optional(ADDRESS), listed(U64), PRIMARY_RECORD, COUNT, FLAG),
 )
 
 
+POISONED = (
+    "The checksum is right, so this was written on purpose: a version without bounds recorded a forged frame of the "
+    "network. The segments of the log are not concerned. Take the whole directory away and join again, so that the "
+    "member fetches the log from the others; give the group a key, so that nobody can forge frames"
+)
 _HEADERS = tuple(FILE_HEADER.pack(MAGIC, version, 0) for version in READABLE)
 
 
@@ -92,4 +97,4 @@ def load(directory: Path, disk: Disk) -> Owner:
     try:
         return OWNER.read(Reader(bytes(found.body)))
     except MalformedError as error:
-        raise JournalCorruptError(NAME, 0, 0, str(error)) from None
+        raise JournalCorruptError(NAME, 0, 0, f"{error}. {POISONED}") from None

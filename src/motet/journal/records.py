@@ -24,8 +24,22 @@ from zlib import crc32
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from motet.core.identity import Address
+from motet.core.limits import MOST_COUNT, MOST_WALL_NS
 from motet.core.view import View, ViewId
-from motet.wire.fields import ADDRESS, BYTES, PAIRS, TEXT, U64, VIEW, VIEW_ID, Field, checked, listed, optional
+from motet.wire.fields import (
+    ADDRESS,
+    BYTES,
+    COUNT,
+    PRODUCERS,
+    TEXT,
+    U64,
+    VIEW,
+    VIEW_ID,
+    Field,
+    checked,
+    listed,
+    optional,
+)
 
 FILE_HEADER = Struct("<8sII")
 MAGIC = b"motetlog"
@@ -196,6 +210,8 @@ def parse_head(data: bytes | memoryview, offset: int) -> Head | str:
     head = Head(*(_FRAME_HEAD if size == FRAME_HEAD_BYTES else _HEAD).unpack_from(data, offset))
     if head.crc != crc32(memoryview(data)[offset + 4 : offset + size]):
         return "the checksum of a record's head is wrong"
+    if max(head.position, head.seqno, head.view_number) > MOST_COUNT or max(head.at, head.sent_at) > MOST_WALL_NS:
+        return "a record with a number beyond its bound, which no group can reach"
     if kind not in _HEAD_BYTES_OF or head.head_bytes != size or head.body_bytes > MOST_BODY_BYTES:
         return f"a record of kind {kind} with a head of {head.head_bytes} and a body of {head.body_bytes} bytes"
     return head
@@ -208,9 +224,9 @@ INCOMPLETE = "the file ends inside a record"
 
 BEGUN: Field[tuple[int, bytes]] = checked(lambda *two: two, lambda two: two, U64, BYTES)
 VIEW_FIELDS: Field[tuple[View, ViewId, tuple[tuple[int, int], ...]]] = checked(
-    lambda *three: three, lambda three: three, VIEW, VIEW_ID, PAIRS
+    lambda *three: three, lambda three: three, VIEW, VIEW_ID, PRODUCERS
 )
-_STATE_1 = (TEXT, U64, U64, VIEW_ID, optional(VIEW), PAIRS, listed(BEGUN))
+_STATE_1 = (TEXT, COUNT, COUNT, VIEW_ID, optional(VIEW), PRODUCERS, listed(BEGUN))
 STATE_1: Field[State] = checked(
     State, lambda s: (s.group, s.address, s.stable, s.epoch, s.view, s.producers, s.begun), *_STATE_1
 )

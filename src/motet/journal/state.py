@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from motet.core.identity import Address
 from motet.core.view import NO_VIEW, View, ViewId
 from motet.journal.records import VIEW_FIELDS, Chain, Head, Kind, State
-from motet.wire.fields import U64, MalformedError, Reader
+from motet.wire.fields import COUNT, MalformedError, Reader
 
 MOST_PRODUCERS = 256  # the least recently used goes
 
@@ -91,7 +91,7 @@ class LogState:
             if head.kind == Kind.VIEW:
                 self.entered(*VIEW_FIELDS.read(reader))
             elif head.kind == Kind.STABLE:
-                return self._flaw_of_stable(U64.read(reader))
+                return self._flaw_of_stable(COUNT.read(reader))
             else:
                 return f"a {Kind(head.kind).name} record has no place in a segment"
         except MalformedError as error:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from motet.core.counters import Count
 from motet.core.effects import Effect, Frame
 from motet.core.identity import Address
+from motet.core.settling import steps
 from motet.core.view import NO_BALLOT, Ballot, ViewId, ViewSummary
 from motet.errors import MisuseError
 from motet.membership.coordinator import IN_DOUBT_ANSWERS, Coordinator, Round
@@ -28,6 +29,7 @@ from motet.membership.participant import (
     ViewInstalled,
     quads,
 )
+from motet.membership.plausible import Known, is_entered, is_plausible
 from motet.membership.primary import PrimaryRecord
 from motet.window.digest import DigestEntry, merge_digests
 from motet.wire.frames import (
@@ -126,7 +128,17 @@ class ViewEngine(Coordinator):
     # What the network and the clock bring
 
     def receive(self, source: Address, frame: Frame, now: int) -> list[Effect]:
+        if source != self._local and not self._is_sensible(frame):
+            self._counters[Count.FRAME_MISPLACED] += 1
+            return []
         return self._settle(self._handle(source, frame, now), now)
+
+    def _is_sensible(self, frame: Frame) -> bool:
+        alone, record = (self._local,), self.record
+        views = [view for view in (self.view, record.last, *record.attempts) if view is not None]
+        known = Known(self._highest_number, self._highest_round, self._channel.position)
+        is_new = all(view.members == alone for view in views)
+        return is_plausible(frame, known, is_new=is_new) and is_entered(frame, self.view.members)
 
     def progressed(self, now: int) -> list[Effect]:
         """The channel may have got what it was fetching."""
@@ -150,9 +162,10 @@ class ViewEngine(Coordinator):
 
     def _settle(self, effects: list[Effect], now: int) -> list[Effect]:
         """Handle what we sent to ourselves, until nothing is left; then say when we want to be called again."""
-        while self._to_self:
-            frame = self._to_self.pop(0)
-            effects += self._handle(self._local, frame, now)
+        for _ in steps("the view-change engine"):
+            if not self._to_self:
+                break
+            effects += self._handle(self._local, self._to_self.pop(0), now)
         is_changing = self._round or self.is_frozen or self._wants_to_leave or self._again_at is not None
         if not self._push and not self._leader and (self.has_left or not is_changing):
             self._retry_at = None

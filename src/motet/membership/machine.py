@@ -18,6 +18,7 @@ from random import Random
 from motet.core.counters import Count, Counters
 from motet.core.effects import Effect, Frame, Transmit
 from motet.core.identity import Address, Endpoint
+from motet.core.settling import steps
 from motet.core.view import NO_VIEW, View, ViewId, ViewSummary
 from motet.membership.config import MembershipConfig
 from motet.membership.detector import MOST_UNTOLD, FailureDetector, LinkReport, SignOfLife, Suspected, Trusted
@@ -210,6 +211,11 @@ class Membership(Surroundings):
         return self._transfer.is_waiting
 
     @property
+    def handed_up(self) -> int:
+        """Chunks of the state of this view that the application was given."""
+        return self._transfer.handed_up
+
+    @property
     def suspects(self) -> tuple[Address, ...]:
         return self._detector.suspects
 
@@ -267,9 +273,12 @@ class Membership(Surroundings):
         """Carry effects between the parts until nothing changes; what remains is for the outside."""
         self._now, self._is_due_known = now, False
         out = [made for effect in effects for made in self._digest(effect, now)]
-        while pending := self._review(now):
-            out += [made for effect in pending for made in self._digest(effect, now)]
-        return out + self._follow_up(now)
+        for _ in steps("membership"):
+            effects = self._review(now) or self._follow_up(now)
+            if not effects:
+                break
+            out += [made for effect in effects for made in self._digest(effect, now)]
+        return out
 
     def _digest(self, effect: Effect, now: int) -> list[Effect]:
         match effect:
@@ -317,8 +326,7 @@ class Membership(Surroundings):
             self._discovery.activate(now)
         else:
             self._discovery.deactivate()
-        effects = self._merge(now) + self._found(now)
-        return self._settle(effects, now) if effects else []
+        return self._merge(now) + self._found(now)
 
     # Members that are somewhere else
 

@@ -31,11 +31,14 @@ from motet.core.identity import MOST_TEXT_BYTES, Address
 from motet.core.units import MILLISECOND, SECOND
 from motet.core.view import View, ViewId
 from motet.errors import MisuseError
+from motet.window.budget import RepairBudget
 from motet.wire.frames import StateChunk, StateNeed, StateRefusal, StateRequest
 
 StateFrame = StateRequest | StateChunk | StateRefusal
 MOST_CHUNK_BYTES = 65_000  # a datagram carries 65 507 bytes, headers included
 MOST_WINDOW = 0xFFFF  # a request has two bytes for its count
+RESENT_BURST = 1 << 20  # bytes of chunks that were sent to a joiner before
+RESENT_BYTES = 8 << 20  # the same for a second
 HALF_A_STATE = "only a part of the state arrived, and nobody who has it is left: start from an empty one"
 
 
@@ -97,6 +100,7 @@ class _Giving:
     chunks: list[bytes] = field(default_factory=list)
     rest: bytearray = field(default_factory=bytearray)  # supplied and not cut: more may follow, or it is the last chunk
     wanted: dict[Address, int] = field(default_factory=dict)  # all chunks below it were asked for, existing or not
+    sent: dict[Address, int] = field(default_factory=dict)  # all chunks below it were sent at least once
     done: set[Address] = field(default_factory=set)
     reason: str = ""  # of the refusal
 
@@ -110,10 +114,10 @@ class _Giving:
             self.chunks.append(bytes(self.rest))
             self.rest.clear()
 
-    def send(self, to: Address, first: int, end: int) -> list[Effect]:
+    def between(self, first: int, end: int) -> list[StateChunk]:
         last = len(self.chunks) - 1 if self.phase is _Phase.COMPLETE else None
         span = range(first, min(end, len(self.chunks)))
-        return [Transmit(to, StateChunk(self.view, index, index == last, self.chunks[index])) for index in span]
+        return [StateChunk(self.view, index, index == last, self.chunks[index]) for index in span]
 
 
 @dataclass(slots=True)
@@ -138,12 +142,19 @@ class StateTransfer:
         self._view: View | None = None
         self._giving: _Giving | None = None
         self._taking: _Taking | None = None
+        window_bytes = config.window * config.chunk_bytes
+        self._budget: RepairBudget[Address] = RepairBudget(window_bytes, RESENT_BURST, RESENT_BYTES)
         self._has_part = False  # the application holds the beginning of a state and not its end
 
     @property
     def is_waiting(self) -> bool:
         """Whether we lack the state."""
         return self._taking is not None and self._taking.phase is not _Phase.COMPLETE
+
+    @property
+    def handed_up(self) -> int:
+        """Chunks of the state of this view that the application was given."""
+        return self._taking.next if self._taking is not None else 0
 
     @property
     def need(self) -> StateNeed:
@@ -159,6 +170,7 @@ class StateTransfer:
             joiners = joiners[1:]  # the state must begin somewhere
         provider = next(member for member in view.members if member not in joiners)
         self._view, self._giving, self._taking = view, None, None
+        self._budget.retain(set(view.members))
         if self._local in joiners and self._config.wants_state:
             self._taking = _Taking(view.id, provider)
             return self._ask(self._taking, now)
@@ -182,7 +194,8 @@ class StateTransfer:
         giving.rest += data
         giving.cut(self._config.chunk_bytes, is_last)
         waiting = [joiner for joiner in giving.joiners if joiner in giving.wanted]
-        return [sent for joiner in waiting for sent in giving.send(joiner, first, giving.wanted[joiner])]
+        ends = [(joiner, giving.wanted[joiner]) for joiner in waiting]
+        return [sent for joiner, end in ends for sent in self._send_chunks(giving, joiner, first, end, now)]
 
     def refuse(self, view: ViewId, reason: str, now: int) -> list[Effect]:
         """Our application cannot give its state, or not the rest of it."""
@@ -210,7 +223,7 @@ class StateTransfer:
         if self._view is None or frame.view != self._view.id:
             return self._drop(Count.FRAME_MISPLACED)
         if isinstance(frame, StateRequest):
-            return self._on_request(source, frame)
+            return self._on_request(source, frame, now)
         if self._taking is None or source != self._taking.provider:
             return self._drop(Count.FRAME_MISPLACED)
         if isinstance(frame, StateChunk):
@@ -233,7 +246,7 @@ class StateTransfer:
 
     # The provider
 
-    def _on_request(self, source: Address, frame: StateRequest) -> list[Effect]:
+    def _on_request(self, source: Address, frame: StateRequest, now: int) -> list[Effect]:
         giving = self._giving
         if giving is None or source not in giving.joiners:
             return self._drop(Count.FRAME_MISPLACED)
@@ -241,16 +254,30 @@ class StateTransfer:
             return self._drop(Count.FRAME_DUPLICATE)
         if giving.phase is _Phase.REFUSED:
             return [Transmit(source, StateRefusal(frame.view, giving.reason))]
-        return self._answer(giving, source, frame) if frame.count else self._on_done(giving, source, frame)
+        return self._answer(giving, source, frame, now) if frame.count else self._on_done(giving, source, frame)
 
-    def _answer(self, giving: _Giving, source: Address, frame: StateRequest) -> list[Effect]:
+    def _answer(self, giving: _Giving, source: Address, frame: StateRequest, now: int) -> list[Effect]:
         """What does not exist yet nobody can have: so of a request only its end need be remembered."""
         most = len(giving.chunks) + self._config.window
         if frame.first > most:
             return self._drop(Count.FRAME_MISPLACED)
         end = frame.first + min(frame.count, self._config.window)
         giving.wanted[source] = max(giving.wanted.get(source, 0), min(end, most))
-        return giving.send(source, frame.first, end)
+        return self._send_chunks(giving, source, frame.first, end, now)
+
+    def _send_chunks(self, giving: _Giving, to: Address, first: int, end: int, now: int) -> list[Effect]:
+        chunks = giving.between(first, end)
+        return [Transmit(to, chunk) for chunk in chunks if self._may_send(giving, to, chunk, now)]
+
+    def _may_send(self, giving: _Giving, to: Address, chunk: StateChunk, now: int) -> bool:
+        """Every chunk may be sent once; again only as far as the budget allows."""
+        if chunk.index < giving.sent.get(to, 0):
+            is_allowed = self._budget.spend(to, len(chunk.data), now)
+            self._counters[Count.REPAIR_REFUSED] += not is_allowed
+            return is_allowed
+        giving.sent[to] = chunk.index + 1
+        self._budget.earn(len(chunk.data))
+        return True
 
     def _on_done(self, giving: _Giving, source: Address, frame: StateRequest) -> list[Effect]:
         if giving.phase is not _Phase.COMPLETE or frame.first != len(giving.chunks):

@@ -17,6 +17,7 @@ from motet.errors import BacklogFullError, LeftGroupError, MisuseError
 from motet.multicast.config import MulticastConfig
 from motet.multicast.receiver import MulticastReceiver
 from motet.multicast.sender import MulticastSender
+from motet.window.budget import RepairBudget
 from motet.window.digest import Cut, DigestEntry
 from motet.window.ranges import limited
 from motet.wire.body import UNCOUNTED, Port
@@ -31,7 +32,8 @@ class Multicast:
         self._config = config
         self._counters = counters
         self._round_trip = config.round_trip()
-        self._sender = MulticastSender(local, config, counters, self._round_trip)
+        self._budget: RepairBudget[Address] = RepairBudget(config.window_bytes, config.repair_bytes, config.repair_rate)
+        self._sender = MulticastSender(local, config, counters, self._round_trip, self._budget)
         self._receivers: dict[Address, MulticastReceiver] = {}
         self._members: dict[int, Address] = {local.incarnation: local}
         self._early: dict[Address, dict[int, MulticastData]] = {}
@@ -81,6 +83,7 @@ class Multicast:
             raise MisuseError(f"the digest has no entry for {', '.join(map(str, unknown))}, who are new in this view")
         self._members = {member.incarnation: member for member in members}
         self._merge_receivers(members, digest)
+        self._budget.retain({member for member in members if member != self._local})
         self._share_sockets(len(members))
         window = self._sender.window
         joined_at = min(digest.get(self._local, window.low), window.high)
@@ -157,7 +160,7 @@ class Multicast:
         ends = {self._local: self._sender.window.high} | {sender: end.seqno for sender, end in cut.items()}
         windows = {self._local: self._sender.window} | {m: r.window for m, r in self._receivers.items()}
         for sender, window in windows.items():
-            for seqno in range(window.delivered + 1, ends.get(sender, 0) + 1):
+            for seqno in range(window.delivered + 1, min(ends.get(sender, 0), window.high) + 1):
                 if (body := window[seqno]) is not None:
                     yield sender, body
 
@@ -272,32 +275,46 @@ class Multicast:
         if source.incarnation not in self._members:
             self._counters[Count.FRAME_MISPLACED] += 1
             return effects
-        for first, last in limited(frame.ranges, self._config.request_limit):
-            for seqno in range(max(first, low + 1), min(last, holder.window.high) + 1):
-                effects += self._repair(source, holder, seqno, now)
+        wanted = [
+            repaired
+            for first, last in limited(frame.ranges, self._config.request_limit)
+            for seqno in range(max(first, low + 1), min(last, holder.window.high) + 1)
+            if (repaired := holder.frame(seqno)) is not None
+        ]
+        return effects + self._repair_all(source, wanted, now)
+
+    def _repair_all(self, source: Address, wanted: Sequence[MulticastData], now: int) -> list[Effect]:
+        """As far as the budget allows; what it does not allow is asked for again."""
+        effects: list[Effect] = []
+        left = self._config.repair_bytes
+        for done, frame in enumerate(wanted):
+            to_all = self._goes_to_all(source, frame, now)
+            if to_all is None:
+                continue
+            copies = len(self._members) - 1 if to_all else 1
+            if left <= 0 or not self._budget.spend(source, len(frame.body), now, copies):
+                self._counters[Count.REPAIR_REFUSED] += len(wanted) - done
+                break
+            left -= len(frame.body)
+            effects.append(self._repair(source, frame, to_all, now))
         return effects
 
     def _holder(self, incarnation: int) -> MulticastSender | MulticastReceiver | None:
         member = self._members.get(incarnation)
         return self._sender if member == self._local else self._receivers.get(member) if member else None
 
-    def _repair(
-        self, source: Address, holder: MulticastSender | MulticastReceiver, seqno: int, now: int
-    ) -> list[Effect]:
-        """To the asker alone; to all when a second one asks within a round trip; not again when all just got it."""
-        frame = holder.frame(seqno)
-        if frame is None:
-            return []
-        last_to, last_at = self._repaired.get((frame.sender, seqno), (source, now))
+    def _goes_to_all(self, source: Address, frame: MulticastData, now: int) -> bool | None:
+        """To the asker alone; to all when a second one asks within a round trip; None when all just got it."""
+        last_to, last_at = self._repaired.get((frame.sender, frame.seqno), (source, now))
         is_recent = now - last_at < self._round_trip.patience_ns
-        if is_recent and last_to is None:
-            return []
-        to_all = is_recent and last_to != source
-        self._note_repair((frame.sender, seqno), None if to_all else source, now)
+        return None if is_recent and last_to is None else is_recent and last_to != source
+
+    def _repair(self, source: Address, frame: MulticastData, to_all: bool, now: int) -> Effect:
+        self._note_repair((frame.sender, frame.seqno), None if to_all else source, now)
         self._counters[Count.FRAME_RESENT] += 1
-        if holder is self._sender:
+        if frame.sender == self._local.incarnation:
             self._sender.repaired()
-        return [Broadcast(frame) if to_all else Transmit(source, frame)]
+        return Broadcast(frame) if to_all else Transmit(source, frame)
 
     def _note_repair(self, key: tuple[int, int], to: Address | None, now: int) -> None:
         if len(self._repaired) >= self._config.capacity * len(self._members):
@@ -321,7 +338,8 @@ class Multicast:
                 continue
             receiver = self._receivers.get(member)
             if receiver is None:
-                receiver = MulticastReceiver(member, digest[member], self._config, self._counters, self._round_trip)
+                parts = (self._config, self._counters, self._round_trip, self._budget)
+                receiver = MulticastReceiver(member, digest[member], *parts)
             elif digest.get(member, -1) > receiver.window.delivered:
                 receiver.reset(digest[member])
             receiver.view = self._sender.view

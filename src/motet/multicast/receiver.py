@@ -13,6 +13,7 @@ from motet.core.effects import Channel, Deliver, Effect, Stranded, Transmit
 from motet.core.identity import Address
 from motet.core.roundtrip import RoundTrip
 from motet.multicast.config import MulticastConfig
+from motet.window.budget import RepairBudget
 from motet.window.digest import Cut, DigestEntry
 from motet.window.gaps import GapWatch
 from motet.window.ranges import parts
@@ -22,7 +23,13 @@ from motet.wire.frames import Highest, MulticastAck, MulticastData, MulticastXmi
 
 class MulticastReceiver:
     def __init__(
-        self, sender: Address, offset: int, config: MulticastConfig, counters: Counters, round_trip: RoundTrip
+        self,
+        sender: Address,
+        offset: int,
+        config: MulticastConfig,
+        counters: Counters,
+        round_trip: RoundTrip,
+        budget: RepairBudget[Address],
     ) -> None:
         self.sender = sender
         self.window: RingWindow[bytes] = RingWindow(config.capacity, offset)
@@ -35,6 +42,7 @@ class MulticastReceiver:
         self._config = config
         self._counters = counters
         self._round_trip = round_trip
+        self._budget = budget
         self._gaps = GapWatch(self.window, round_trip, config.repair_burst)
         self.ack_threshold = config.ack_threshold  # so many deliveries are acked at once
         self._since_ack = 0  # frames delivered since the last ack
@@ -51,6 +59,7 @@ class MulticastReceiver:
         if frame.stable > self.window.low or frame.stable > self._stable:
             self._learn_stable(frame.stable)
         if self.window.offer(frame.seqno, frame.body):
+            self._budget.earn(len(frame.body))
             return
         if frame.seqno > self.window.delivered and not self.window.fits(frame.seqno):
             self._gaps.claim(frame.seqno)

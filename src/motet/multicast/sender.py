@@ -16,6 +16,7 @@ from motet.core.identity import Address
 from motet.core.roundtrip import RoundTrip
 from motet.multicast.config import MulticastConfig
 from motet.window.acks import AckTable
+from motet.window.budget import RepairBudget
 from motet.window.digest import DigestEntry
 from motet.window.ring import RingWindow
 from motet.wire.backlog import Backlog
@@ -34,7 +35,14 @@ class Rider(Protocol):
 
 
 class MulticastSender:
-    def __init__(self, local: Address, config: MulticastConfig, counters: Counters, round_trip: RoundTrip) -> None:
+    def __init__(
+        self,
+        local: Address,
+        config: MulticastConfig,
+        counters: Counters,
+        round_trip: RoundTrip,
+        budget: RepairBudget[Address],
+    ) -> None:
         self.window: RingWindow[bytes] = RingWindow(config.capacity)
         self.acks: AckTable[Address] = AckTable({local: 0})
         self.share = config.share(1)  # frames that may be under way; at most what the window holds
@@ -44,6 +52,7 @@ class MulticastSender:
         self._config = config
         self._counters = counters
         self._round_trip = round_trip
+        self._budget = budget
         self._backlog = Backlog(config.body_bytes, packs=config.packs)
         self.rider: Rider | None = None
         self.view = 0  # names the view in every frame
@@ -166,6 +175,7 @@ class MulticastSender:
         effects: list[Effect] = []
         while not self._is_full and not self._is_frozen and (body := self._next_body(now)) is not None:
             seqno = self.window.append(body)
+            self._budget.earn(len(body))
             effects.append(Broadcast(MulticastData(self._local.incarnation, seqno, self.window.low, body, self.view)))
             self._counters[Count.FRAME_SENT] += 1
         if effects:

@@ -23,11 +23,12 @@ from dataclasses import dataclass, field
 from motet.core.counters import Count, Counters
 from motet.core.effects import Broadcast, Effect, Frame, Transmit
 from motet.core.identity import Address
+from motet.core.settling import MOST_SENDS, steps
 from motet.core.view import NO_VIEW, View
 from motet.ordering.carrier import Retransmission
 from motet.ordering.config import MOST_REACH, OrderingConfig
 from motet.ordering.continuous import ContinuousSender
-from motet.ordering.isis import MOST_NUMBER, Isis, conclude_with
+from motet.ordering.isis import Isis, conclude_with
 from motet.ordering.outbox import Outbox
 from motet.wire.frames import Finals, OrderAck, OrderData, OrderSeq, OrderSeqAck, ProposalRequest, Proposals
 from motet.wire.ordered import ORDERED, Number, Ordered, Tag, lead, unseal
@@ -88,8 +89,9 @@ class ContinuousCarrier:
 
     def advance(self, now: int) -> None:
         self._absorb_all()  # the streams may have come to where a DATA waits for them
-        while self._pump(now) or self._hand_out(now) or self._hear_ourselves():
-            pass
+        for _ in steps("the continuous strategy", MOST_SENDS):
+            if not (self._pump(now) or self._hand_out(now) or self._hear_ourselves()):
+                break
 
     def outgoing(self) -> list[Effect]:
         out, self._out = self._out, []
@@ -150,7 +152,7 @@ class ContinuousCarrier:
                 self._counters[Count.FRAME_OUTSIDE_WINDOW] += 1
             case OrderData() if frame.body[0] == ORDERED and unseal(frame.body).is_ordered:
                 self._on_data(rank, frame)
-            case OrderAck() if frame.id <= self.sent and frame.number < MOST_NUMBER:
+            case OrderAck() if frame.id <= self.sent and not self._isis.is_absurd(frame.number):
                 self._isis.receive_proposal(rank, frame.id, frame.number)
                 self._data.remove(frame.id, self._view.members[rank])
             case OrderSeq():
@@ -188,7 +190,7 @@ class ContinuousCarrier:
         if frame.id <= self._isis.decided(rank):
             self._counters[Count.FRAME_DUPLICATE] += 1
             self._answer(rank, OrderSeqAck(self._view.id, frame.id))
-        elif frame.id > self._isis.received(rank) or frame.number >= MOST_NUMBER:
+        elif frame.id > self._isis.received(rank) or self._isis.is_absurd(frame.number):
             self._counters[Count.FRAME_MISPLACED] += 1  # final, it says, and we have not proposed
         else:
             self._peers[rank].numbers[frame.id] = Number(frame.number, frame.proposer)

@@ -18,11 +18,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from motet.core.identity import Address
+from motet.core.limits import MOST_NUMBER_JUMP
 from motet.ordering.holdback import HoldBackQueue, Pending
 from motet.wire.frames import Finals
 from motet.wire.ordered import Number, Tag
-
-MOST_NUMBER = 1 << 63  # leaves room for arithmetic far below the 64 bits on the wire
 
 
 @dataclass(slots=True)
@@ -72,6 +71,10 @@ class Isis:
         self.queue.add(Pending(sender, frame_id, body, self.clock, proposal, sent_at=sent_at, tag=tag))
         return self.clock
 
+    def is_absurd(self, number: int) -> bool:
+        """So far above all that we know that it leads nowhere: our clock would follow it to the end of its bits."""
+        return number > self.clock + MOST_NUMBER_JUMP
+
     def proposed(self, sender: int, frame_id: int) -> int | None:
         """What we proposed for a frame that is not delivered yet."""
         pending = self.queue.get(sender, frame_id)
@@ -79,7 +82,7 @@ class Isis:
 
     def receive_proposal(self, proposer: int, frame_id: int, number: int) -> None:
         """For a frame of ours."""
-        if frame_id <= self.final or number >= MOST_NUMBER:
+        if frame_id <= self.final or self.is_absurd(number):
             return
         proposed = self._proposals.get(frame_id)
         if proposed is None:
@@ -104,7 +107,7 @@ class Isis:
 
     def receive_number(self, sender: int, frame_id: int, number: Number) -> bool:
         """The next final number of a sender; False for one that came before, out of turn, or without its frame."""
-        is_next = frame_id == self._decided[sender] + 1 and number.number < MOST_NUMBER
+        is_next = frame_id == self._decided[sender] + 1 and not self.is_absurd(number.number)
         if not is_next or not self.queue.decide(sender, frame_id, number):
             return False
         self._decided[sender] = frame_id

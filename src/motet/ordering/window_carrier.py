@@ -218,7 +218,7 @@ class WindowCarrier:
         for frame_id in range(max(frame.first, self._said[rank] + 1), min(frame.last, self._isis.received(rank)) + 1):
             if (number := self._proposed(rank, frame_id)) is not None:
                 _extend(runs, frame_id, number)
-        return self._proposals(source, runs)
+        return self._proposals(source, runs[: self._config.most_runs])  # one datagram; for the rest it asks again
 
     def _proposed(self, rank: int, frame_id: int) -> int | None:
         number = self._isis.proposed(rank, frame_id)

@@ -20,6 +20,7 @@ from motet.core.effects import Broadcast, Channel, Deliver, Effect, Frame, Stran
 from motet.core.identity import NOBODY, Address, Endpoint
 from motet.core.record import record
 from motet.core.serial import SERIAL_MODULUS
+from motet.core.settling import MOST_SENDS, steps
 from motet.core.view import View, ViewId
 from motet.errors import MisuseError, NotPrimaryError
 from motet.membership import (
@@ -48,11 +49,12 @@ from motet.stack.snapshots import SnapshotCarrier
 from motet.unicast import Unicast
 from motet.unicast.machine import FRAMES as UNICAST_FRAMES
 from motet.wire.body import UNCOUNTED, Port
-from motet.wire.codec import Envelope, decode, encode_parts, group_id
+from motet.wire.codec import Envelope, decode, encode, encode_parts, group_id
 from motet.wire.ordered import Tag
 from motet.wire.snapshot import Waiting
 
 Handler = Callable[[Address, Sequence[Frame], int], list[Effect]]
+FrameFailed = Callable[[bytes, Exception], None]
 
 
 class Timed(Protocol):
@@ -116,6 +118,8 @@ class Member:
         }
         self._rest: Handler = self._receive_membership  # all other frames
         self._of_the_channel: tuple[Handler, ...] = (self._receive_multicast, self._receive_order)
+        self._looped: list[Frame] = []  # what we sent to ourselves
+        self.on_frame_failed: FrameFailed | None = None  # told of errors in handling a datagram; None: they are raised
         self._is_order_due = False  # something has come for the channel that was not put in order yet
         self._is_held = False
         self._lacks_state = False  # as of the last view or state that was handed up
@@ -253,7 +257,7 @@ class Member:
         peer: Address = self.address
         previous: Handler = self._rest
         for datagram in datagrams:
-            admitted = self._admit(datagram, now)
+            admitted = self._admit_safely(datagram, now)
             if admitted is None:
                 continue
             source, frame = admitted
@@ -270,8 +274,36 @@ class Member:
     def _handle(self, handler: Handler, peer: Address, frames: Sequence[Frame], now: int) -> list[Effect]:
         if self._is_order_due and handler not in self._of_the_channel:
             before = self._put_in_order(now)
-            return before + self._perform(handler(peer, frames, now), now)
-        return self._perform(handler(peer, frames, now), now)
+            return before + self._attempt(handler, peer, frames, now)
+        return self._attempt(handler, peer, frames, now)
+
+    def _attempt(self, handler: Handler, peer: Address, frames: Sequence[Frame], now: int) -> list[Effect]:
+        """A frame that leads to an error of ours is dropped, and the member survives it: a peer must not be able to
+        stop us. Where something was handed up meanwhile, it would be lost with the error, and a promise be broken:
+        then the member stops. Frames may come twice, so those of a batch are tried again one by one.
+        """
+        before = self._handed_up()
+        try:
+            return self._perform(handler(peer, frames, now), now)
+        except Exception as error:
+            if self.on_frame_failed is None or self._handed_up() != before:
+                raise
+            if len(frames) > 1:
+                return [effect for frame in frames for effect in self._attempt(handler, peer, (frame,), now)]
+            datagram = encode(self._group, peer.incarnation, self._incarnation, frames[0])
+            self._failed(datagram, error, self.on_frame_failed)
+            return []
+
+    def _failed(self, datagram: bytes, error: Exception, tell: FrameFailed) -> None:
+        self.counters[Count.FRAME_FAILED] += 1
+        self._looped.clear()
+        tell(datagram, error)
+
+    def _handed_up(self) -> tuple[int, ...]:
+        """Grows with all that is handed to the application, or promised to it."""
+        counters, membership = self.counters, self._membership
+        streams = (counters[Count.FRAME_DELIVERED], counters[Count.FRAME_ORDERED], counters[Count.VIEW_CHANGED])
+        return (*streams, membership.handed_up) if membership is not None else streams
 
     def _put_in_order(self, now: int) -> list[Effect]:
         """What came for the channel, from whomever, is put in order at once: before anything else, and at the end."""
@@ -355,10 +387,22 @@ class Member:
 
     # Frames
 
+    def _admit_safely(self, datagram: bytes, now: int) -> tuple[Address, Frame] | None:
+        try:
+            return self._admit(datagram, now)
+        except Exception as error:
+            if self.on_frame_failed is None:
+                raise
+            self._failed(datagram, error, self.on_frame_failed)
+            return None
+
     def _admit(self, datagram: bytes, now: int) -> tuple[Address, Frame] | None:
         envelope = decode(self._group, datagram)
         if not isinstance(envelope, Envelope):
             self.counters[Count.DATAGRAM_REJECTED] += 1
+            return None
+        if envelope.source == self._incarnation:  # what we send to ourselves never comes from the network
+            self.counters[Count.SOURCE_OURSELVES] += 1
             return None
         if envelope.destination != NOBODY and envelope.destination != self._incarnation:
             self.counters[Count.NOT_FOR_US] += 1
@@ -419,12 +463,27 @@ class Member:
     def _perform(self, effects: list[Effect], now: int) -> list[Effect]:
         """All that one input of one machine has led to. Only then does a snapshot know how far everything is."""
         made = self._made(effects, now) if effects else []
+        if self._looped:
+            made += self._hear_ourselves(now)
         return made + self._made(self._carrier.settle(now), now) if self.snapshots.is_recording else made
+
+    def _hear_ourselves(self, now: int) -> list[Effect]:
+        """Unicast frames to ourselves take the way of all others, without the network."""
+        made: list[Effect] = []
+        for _ in steps("what this member sends to itself", MOST_SENDS):
+            if not self._looped:
+                break
+            frames, self._looped = self._looped, []
+            made += self._made(self.unicast.receive(self.address, frames, now), now)
+        return made
 
     def _made(self, effects: list[Effect], now: int) -> list[Effect]:
         made: list[Effect] = []
         for effect in effects:
-            if type(effect) is Transmit:
+            if type(effect) is Transmit and effect.to.incarnation == self._incarnation:
+                if isinstance(effect.frame, UNICAST_FRAMES):  # of all others nobody but a forged cut makes us ask
+                    self._looped.append(effect.frame)
+            elif type(effect) is Transmit:
                 made.append(Datagram((effect.to,), *self._parts(effect.to.incarnation, effect.frame)))
             elif type(effect) is Broadcast:
                 made += self._broadcast(effect.frame, now)

@@ -188,6 +188,8 @@ class SimTransport:
 class _Home:
     """The world of one member."""
 
+    raises_errors = True
+
     def __init__(self, network: SimNetwork, name: str) -> None:
         self.network = network
         self._name = name

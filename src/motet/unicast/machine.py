@@ -248,7 +248,7 @@ class Unicast:
             case UnicastAck():
                 return connection.ack(frame.conn_id, frame.seqno, now)
             case UnicastXmitRequest():
-                return connection.resend(frame.conn_id, frame.ranges)
+                return connection.resend(frame.conn_id, frame.ranges, now)
             case SyncAck():
                 return connection.sync_ack(frame.conn_id, now)
         raise AssertionError(f"{type(frame).__name__} is in FRAMES and nobody handles it")

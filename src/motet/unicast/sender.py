@@ -18,6 +18,7 @@ from motet.core.record import record
 from motet.core.serial import is_newer
 from motet.core.timers import Timers
 from motet.unicast.config import UnicastConfig
+from motet.window.budget import RepairBudget
 from motet.window.ranges import Ranges, limited
 from motet.window.ring import RingWindow
 from motet.wire.backlog import Backlog
@@ -60,6 +61,7 @@ class SendConnection:
         self._backlog = Backlog(config.body_bytes, packs=config.packs)
         self._largest = config.body_bytes - SINGLE_OVERHEAD  # a message that fits into one frame
         self._round_trip = config.round_trip()
+        self._budget: RepairBudget[Address] = RepairBudget(config.window_bytes, config.repair_bytes, config.repair_rate)
         self._timers: Timers[Timer] = Timers()
         self._seen = (0, 0)  # (HA, HS) at the last run of the retransmission task: unchanged means stuck
         self._attempt = 0
@@ -124,8 +126,10 @@ class SendConnection:
         """Any frame of the peer is a sign of life."""
         self._silent_since = now
 
-    def resend(self, conn_id: int, ranges: Ranges) -> list[Effect]:
+    def resend(self, conn_id: int, ranges: Ranges, now: int) -> list[Effect]:
         """Answer a request for retransmission with what is still held of it; what was acked is not.
+
+        What the budget does not allow is asked for again.
 
         A request that is merely late asks for such, too; so it is for the receiver to say whether it is out of step.
         """
@@ -136,9 +140,19 @@ class SendConnection:
         if ranges[0][0] <= self.window.low:
             self._counters[Count.PURGED_ANSWERED] += 1
             effects.append(Transmit(self.peer, UnicastPurged(self.conn_id, self.window.low)))
-        for first, last in limited(ranges, self._config.request_limit):
-            for seqno in range(max(first, self.window.low + 1), min(last, self.window.high) + 1):
-                effects.append(self._retransmit(seqno))
+        wanted = [
+            seqno
+            for first, last in limited(ranges, self._config.request_limit)
+            for seqno in range(max(first, self.window.low + 1), min(last, self.window.high) + 1)
+        ]
+        left = self._config.repair_bytes
+        for done, seqno in enumerate(wanted):
+            size = len(self._frame(seqno).body)
+            if left <= 0 or not self._budget.spend(self.peer, size, now):
+                self._counters[Count.REPAIR_REFUSED] += len(wanted) - done
+                break
+            left -= size
+            effects.append(self._retransmit(seqno))
         return effects
 
     def sync(self, seen: int, sync_id: int, fresh: int, now: int) -> list[Effect]:
@@ -212,6 +226,7 @@ class SendConnection:
     def _put(self, body: bytes, completed: int, now: int) -> Transmit:
         self.admitted += completed
         seqno = self.window.append(Sent(body, self.admitted))
+        self._budget.earn(len(body))
         self._timed = self._timed or (seqno, now)
         self._counters[Count.FRAME_SENT] += 1
         return Transmit(self.peer, UnicastData(self.conn_id, seqno == self._first, seqno, body))

@@ -20,6 +20,8 @@ class ChannelConfig:
     min_repair_ns: int = 2 * MILLISECOND  # the fastest pace of repair: twice a scheduling quantum, not a busy loop
     repair_burst: int = 128  # frames asked for in one look: half a window, so that repair does not overflow a socket
     request_limit: int = 64  # frames asked for in one request
+    repair_bytes: int = 1 << 20  # resent for one request, and for one peer in a burst; budget.py has the rule
+    repair_rate: int = 8 << 20  # bytes a second that one peer may have resent when nothing new is sent
     packs: bool = True  # messages that wait share a frame; False: each has a frame of its own
 
     def __post_init__(self) -> None:
@@ -30,6 +32,8 @@ class ChannelConfig:
         require_between("min_repair_ns", self.min_repair_ns, 1, self.xmit_interval_ns)
         require_between("initial_rtt_ns", self.initial_rtt_ns, 1, 60 * SECOND)
         require_between("repair_burst", self.repair_burst, 1, 1 << 20)
+        require_between("repair_bytes", self.repair_bytes, 1, 1 << 40)
+        require_between("repair_rate", self.repair_rate, 1, 1 << 40)
         require_between("request_limit", self.request_limit, 1, 512)
 
     @property
@@ -41,6 +45,11 @@ class ChannelConfig:
     def ack_threshold(self) -> int:
         """So many deliveries are acked at once: a quarter of the window, so no fast sender waits for a timer."""
         return max(1, self.capacity // 4)
+
+    @property
+    def window_bytes(self) -> int:
+        """What a full window holds."""
+        return self.capacity * self.body_bytes
 
     def round_trip(self) -> RoundTrip:
         """A fresh estimate for one link."""

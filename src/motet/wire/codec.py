@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from motet.core.effects import Frame
-from motet.core.limits import MAX_DATAGRAM_BYTES
+from motet.core.limits import MAX_DATAGRAM_BYTES, MOST_COUNT
 from motet.core.view import ViewId
 from motet.wire.body import flaw
 from motet.wire.fields import (
@@ -26,10 +26,11 @@ from motet.wire.fields import (
     BYTES,
     COUNT,
     DECISION,
+    DIGEST,
     FINALS,
     FLAG,
     PAIRS,
-    QUADS,
+    PRODUCERS,
     SPAN_NS,
     STATE_NEED,
     SUMMARY,
@@ -105,7 +106,7 @@ HEADER = Struct("<2sBBIQQ")
 MAX_RANGES = 512
 _RANGE = Struct("<QQ")
 _TRIPLE = Struct("<QQQ")
-_SEQNO_LIMIT = 1 << 63  # leaves room for arithmetic far below the 64 bits on the wire
+_U16 = Struct("<H")
 
 
 class Reject(Enum):
@@ -154,19 +155,18 @@ class _Kind:
     number: int
     fields: Struct
     tail: str  # "none", "ranges", "triples" or "body"
-    seqnos_at: int  # the fields from here on are seqnos; those before are ids, where any value goes
+    counts: slice  # which fields are counted with, and so are bounded; the others are names, where any value goes
     unpack: Callable[..., Frame]
     pack: Callable[..., tuple[int, ...]]
 
 
 _TAIL_BYTES: dict[str, Callable[..., bytes]] = {
     "none": lambda frame: b"",
-    "ranges": lambda frame: b"".join(_RANGE.pack(*span) for span in frame.ranges),
-    "triples": lambda frame: b"".join([_TRIPLE.pack(*run) for run in frame.runs]),
+    "ranges": lambda frame: _U16.pack(len(frame.ranges)) + b"".join(_RANGE.pack(*span) for span in frame.ranges),
+    "triples": lambda frame: _U16.pack(len(frame.runs)) + b"".join([_TRIPLE.pack(*run) for run in frame.runs]),
     "body": lambda frame: frame.body,
 }
 
-_NOTHING = Struct("<")
 _U32 = Struct("<I")
 _U64 = Struct("<Q")
 _CONN_U64 = Struct("<IQ")
@@ -178,48 +178,49 @@ _FOUR_U64 = Struct("<QQQQ")
 _FIVE_U64 = Struct("<QQQQQ")
 _TWO_U64 = Struct("<QQ")
 
-# A number that was released is never given to another kind.
+# A number that was released is never given to another kind: 3, 18 and 70 were requests and proposals without a count.
+_NONE = slice(0)
 _KINDS: dict[type[Frame], _Kind] = {
     UnicastData: _Kind(
         1,
         _CONN_FLAG_U64,
         "body",
-        2,
+        slice(2, 3),
         lambda conn_id, first, seqno, body: UnicastData(conn_id, bool(first), seqno, body),
         lambda f: (f.conn_id, f.first, f.seqno),
     ),
-    UnicastAck: _Kind(2, _CONN_U64, "none", 1, UnicastAck, lambda f: (f.conn_id, f.seqno)),
-    UnicastXmitRequest: _Kind(3, _U32, "ranges", 1, UnicastXmitRequest, lambda f: (f.conn_id,)),
-    Close: _Kind(4, _U32, "none", 1, Close, lambda f: (f.conn_id,)),
-    Sync: _Kind(5, _TWO_U32, "none", 2, Sync, lambda f: (f.conn_id, f.sync_id)),
-    SyncOk: _Kind(6, _TWO_U32_U64, "none", 2, SyncOk, lambda f: (f.conn_id, f.sync_id, f.low)),
-    SyncAck: _Kind(7, _U32, "none", 1, SyncAck, lambda f: (f.conn_id,)),
-    UnicastPurged: _Kind(8, _CONN_U64, "none", 1, UnicastPurged, lambda f: (f.conn_id, f.low)),
+    UnicastAck: _Kind(2, _CONN_U64, "none", slice(1, 2), UnicastAck, lambda f: (f.conn_id, f.seqno)),
+    UnicastXmitRequest: _Kind(9, _U32, "ranges", _NONE, UnicastXmitRequest, lambda f: (f.conn_id,)),
+    Close: _Kind(4, _U32, "none", _NONE, Close, lambda f: (f.conn_id,)),
+    Sync: _Kind(5, _TWO_U32, "none", _NONE, Sync, lambda f: (f.conn_id, f.sync_id)),
+    SyncOk: _Kind(6, _TWO_U32_U64, "none", slice(2, 3), SyncOk, lambda f: (f.conn_id, f.sync_id, f.low)),
+    SyncAck: _Kind(7, _U32, "none", _NONE, SyncAck, lambda f: (f.conn_id,)),
+    UnicastPurged: _Kind(8, _CONN_U64, "none", slice(1, 2), UnicastPurged, lambda f: (f.conn_id, f.low)),
     MulticastData: _Kind(
         16,
         _FOUR_U64,
         "body",
-        1,
+        slice(1, 4),
         lambda sender, seqno, stable, view, body: MulticastData(sender, seqno, stable, body, view),
         lambda f: (f.sender, f.seqno, f.stable, f.view),
     ),
-    MulticastAck: _Kind(17, _U64, "none", 0, MulticastAck, lambda f: (f.seqno,)),
-    MulticastXmitRequest: _Kind(18, _U64, "ranges", 1, MulticastXmitRequest, lambda f: (f.sender,)),
-    Highest: _Kind(19, _THREE_U64, "none", 0, Highest, lambda f: (f.seqno, f.stable, f.view)),
-    Purged: _Kind(20, _TWO_U64, "none", 1, Purged, lambda f: (f.sender, f.low)),
+    MulticastAck: _Kind(17, _U64, "none", slice(0, 1), MulticastAck, lambda f: (f.seqno,)),
+    MulticastXmitRequest: _Kind(21, _U64, "ranges", _NONE, MulticastXmitRequest, lambda f: (f.sender,)),
+    Highest: _Kind(19, _THREE_U64, "none", slice(0, 3), Highest, lambda f: (f.seqno, f.stable, f.view)),
+    Purged: _Kind(20, _TWO_U64, "none", slice(1, 2), Purged, lambda f: (f.sender, f.low)),
     OrderData: _Kind(
         80,
         _FIVE_U64,
         "body",
-        2,
+        slice(2, 5),
         lambda number, creator, *fields: OrderData(ViewId(number, creator), *fields),
         lambda f: (f.view.number, f.view.creator, f.id, f.settled, f.after),
     ),
     Proposals: _Kind(
-        70,
+        74,
         _THREE_U64,
         "triples",
-        3,
+        slice(0, 1),
         lambda number, creator, sender, runs: Proposals(ViewId(number, creator), runs, sender),
         lambda f: (f.view.number, f.view.creator, f.sender),
     ),
@@ -227,7 +228,7 @@ _KINDS: dict[type[Frame], _Kind] = {
         72,
         _THREE_U64,
         "none",
-        3,
+        slice(0, 3, 2),
         lambda number, creator, position: Progress(ViewId(number, creator), position),
         lambda f: (f.view.number, f.view.creator, f.position),
     ),
@@ -235,7 +236,7 @@ _KINDS: dict[type[Frame], _Kind] = {
         73,
         _THREE_U64,
         "none",
-        3,
+        slice(0, 3, 2),
         lambda number, creator, position: Stable(ViewId(number, creator), position),
         lambda f: (f.view.number, f.view.creator, f.position),
     ),
@@ -253,12 +254,12 @@ _CONTROL: dict[type[Frame], tuple[int, tuple[Field[Any], ...]]] = {
     Prepared: (
         41,
         (
-            *(VIEW_ID, BALLOT, QUADS, *_RECORD, STATE_NEED, FLAG, VIEW_ID, U64),
+            *(VIEW_ID, BALLOT, DIGEST, *_RECORD, STATE_NEED, FLAG, VIEW_ID, COUNT),
             *(optional(DECISION), FINALS, listed(U64), FLAG),
         ),
     ),
     CutTo: (42, (VIEW_ID, BALLOT, DECISION, *_RECORD)),
-    Ready: (43, (VIEW_ID, BALLOT, U64, PAIRS)),
+    Ready: (43, (VIEW_ID, BALLOT, COUNT, PRODUCERS)),
     Commit: (44, (VIEW_ID, BALLOT, DECISION)),
     Installed: (45, (VIEW_ID,)),
     Abort: (46, (VIEW_ID, BALLOT, FLAG)),
@@ -277,26 +278,26 @@ _CONTROL: dict[type[Frame], tuple[int, tuple[Field[Any], ...]]] = {
             BALLOT,
             listed(ADDRESS),
             listed(ADDRESS),
-            QUADS,
+            DIGEST,
             *(3 * (listed(U64),)),
             VIEW_ID,
-            U64,
+            COUNT,
             *_RECORD,
             listed(U64),
             FLAG,
         ),
     ),
     MergeView: (55, (BALLOT, VIEW_ID, BALLOT, VIEW, PAIRS, listed(VIEW), listed(U64), VIEW_ID, *_RECORD)),
-    MergeReady: (56, (BALLOT, BALLOT, U64, PAIRS)),
-    MergeCommit: (57, (BALLOT, VIEW_ID, U64, PAIRS)),
+    MergeReady: (56, (BALLOT, BALLOT, COUNT, PRODUCERS)),
+    MergeCommit: (57, (BALLOT, VIEW_ID, COUNT, PRODUCERS)),
     MergeCancel: (58, (BALLOT, FLAG)),
-    StateRequest: (60, (VIEW_ID, U64, U16)),
-    StateChunk: (61, (VIEW_ID, U64, FLAG, BYTES)),
+    StateRequest: (60, (VIEW_ID, COUNT, U16)),
+    StateChunk: (61, (VIEW_ID, COUNT, FLAG, BYTES)),
     StateRefusal: (62, (VIEW_ID, TEXT)),
-    ProposalRequest: (71, (VIEW_ID, U64, U64)),
-    OrderAck: (81, (VIEW_ID, U64, U64)),
-    OrderSeq: (82, (VIEW_ID, U64, U64, U64, U32)),
-    OrderSeqAck: (83, (VIEW_ID, U64)),
+    ProposalRequest: (71, (VIEW_ID, COUNT, COUNT)),
+    OrderAck: (81, (VIEW_ID, COUNT, COUNT)),
+    OrderSeq: (82, (VIEW_ID, COUNT, COUNT, COUNT, U32)),
+    OrderSeqAck: (83, (VIEW_ID, COUNT)),
 }
 _CONTROL_BY_NUMBER = {number: (kind, schema) for kind, (number, schema) in _CONTROL.items()}
 
@@ -360,8 +361,9 @@ def _decode_frame(kind: _Kind, datagram: bytes, size: int) -> Frame | Rejection:
     if size < end:
         return Rejection(Reject.TRUNCATED, f"{size} bytes, kind {kind.number} needs {end}")
     fields = kind.fields.unpack_from(datagram, HEADER.size)
-    if max(fields[kind.seqnos_at :], default=0) >= _SEQNO_LIMIT:
-        return Rejection(Reject.BAD_FIELD, f"{max(fields[kind.seqnos_at :])} is beyond any seqno")
+    counts = fields[kind.counts]
+    if counts and max(counts) > MOST_COUNT:
+        return Rejection(Reject.BAD_FIELD, f"{max(counts)} is more than {MOST_COUNT}")
     if kind.number == _FLAGGED and fields[1] > 1:
         return Rejection(Reject.BAD_FIELD, f"a flag of {fields[1]}")
     if kind.tail == "body":  # a large one is not copied out of its datagram: it is a view of it, which reads like bytes
@@ -387,19 +389,35 @@ def _decode_control(number: int, datagram: bytes) -> Frame | Rejection:
     return Rejection(Reject.TRAILING_BYTES, f"{reader.left} bytes") if reader.left else frame
 
 
+def _counted(tail: bytes, item: Struct) -> Rejection | None:
+    """Why `tail` is not a count and so many items: without a count, one that was cut at an item's end would pass."""
+    if len(tail) < _U16.size:
+        return Rejection(Reject.TRUNCATED, f"{len(tail)} bytes, where a count of {_U16.size} begins")
+    needed = _U16.size + _U16.unpack_from(tail)[0] * item.size
+    if len(tail) == needed:
+        return None
+    reason = Reject.TRUNCATED if len(tail) < needed else Reject.TRAILING_BYTES
+    return Rejection(reason, f"{len(tail)} bytes of items, which need {needed}")
+
+
 def _with_triples(kind: _Kind, fields: tuple[int, ...], tail: bytes) -> Frame | Rejection:
-    if len(tail) % _TRIPLE.size:
-        return Rejection(Reject.TRAILING_BYTES, f"{len(tail)} bytes of numbers, three at a time")
-    return kind.unpack(*fields, tuple(_TRIPLE.iter_unpack(tail)))
+    if (wrong := _counted(tail, _TRIPLE)) is not None:
+        return wrong
+    runs = tuple(_TRIPLE.iter_unpack(tail[_U16.size :]))
+    if runs and max(map(max, runs)) > MOST_COUNT:
+        return Rejection(Reject.BAD_FIELD, f"{max(map(max, runs))} is more than {MOST_COUNT}")
+    return kind.unpack(*fields, runs)
 
 
 def _with_ranges(kind: _Kind, fields: tuple[int, ...], tail: bytes) -> Frame | Rejection:
-    if not tail or len(tail) % _RANGE.size or len(tail) > MAX_RANGES * _RANGE.size:
-        return Rejection(Reject.BAD_RANGES, f"{len(tail)} bytes of ranges")
-    ranges: Ranges = tuple(_RANGE.iter_unpack(tail))
+    if (wrong := _counted(tail, _RANGE)) is not None:
+        return wrong
+    ranges: Ranges = tuple(_RANGE.iter_unpack(tail[_U16.size :]))
+    if not 0 < len(ranges) <= MAX_RANGES:
+        return Rejection(Reject.BAD_RANGES, f"{len(ranges)} ranges")
     previous = 0
     for first, last in ranges:
-        if not previous < first <= last < _SEQNO_LIMIT:
+        if not previous < first <= last <= MOST_COUNT:
             return Rejection(Reject.BAD_RANGES, f"{first}-{last} after {previous}")
         previous = last
     return kind.unpack(*fields, ranges)

@@ -6,14 +6,15 @@ the bytes are, a field is read or `MalformedError` is raised, and no list is lon
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from struct import Struct
 from typing import Any, Generic, TypeVar
 
 from motet.core.identity import Address, address_of
+from motet.core.limits import MOST_COUNT, MOST_WALL_NS
 from motet.core.view import Ballot, View, ViewId, ViewSummary
-from motet.errors import MotetError
+from motet.errors import MisuseError, MotetError
 from motet.wire.frames import Decision, Finals, StateNeed
 
 T = TypeVar("T")
@@ -54,11 +55,10 @@ U8 = _integer("<B")
 U16 = _integer("<H")
 U32 = _integer("<I")
 U64 = _integer("<Q")
-_TWO = Struct("<QQ")
 
 
 def at_most(field: Field[int], limit: int) -> Field[int]:
-    """A number that leaves room for arithmetic; a larger one is malformed."""
+    """A number that leaves room for arithmetic; a larger one is malformed, and is not written either."""
 
     def read(reader: Reader) -> int:
         value = field.read(reader)
@@ -66,10 +66,16 @@ def at_most(field: Field[int], limit: int) -> Field[int]:
             raise MalformedError(f"{value} is more than {limit}")
         return value
 
-    return Field(field.write, read)
+    def write(value: int) -> bytes:
+        if value > limit:
+            raise MisuseError(f"{value} is more than {limit}, the most that a frame may say: nobody would accept it")
+        return field.write(value)
+
+    return Field(write, read)
 
 
-COUNT = at_most(U64, 1 << 62)
+COUNT = at_most(U64, MOST_COUNT)
+WALL_NS = at_most(U64, MOST_WALL_NS)
 SPAN_NS = at_most(U64, 1 << 53)  # a hundred days
 THOUSANDTHS = at_most(U16, 1_000)
 
@@ -107,14 +113,25 @@ def listed(item: Field[T]) -> Field[tuple[T, ...]]:
     return Field(lambda items: U16.write(len(items)) + b"".join(map(item.write, items)), read)
 
 
-def flat_list(form: str) -> Field[tuple[Any, ...]]:
-    """Tuples of integers, as many as there are, without a step for each."""
+def flat_list(form: str, counts: Sequence[int] = ()) -> Field[tuple[Any, ...]]:
+    """Tuples of integers, as many as there are. Those at the places `counts` are counted with, and so are bounded."""
     shape = Struct(form)
 
-    def read(reader: Reader) -> tuple[tuple[int, ...], ...]:
-        return tuple(shape.iter_unpack(reader.take(U16.read(reader) * shape.size)))
+    def require(items: Sequence[tuple[int, ...]], error: type[Exception]) -> None:
+        for place in counts:
+            if items and (largest := max(item[place] for item in items)) > MOST_COUNT:
+                raise error(f"{largest} is more than {MOST_COUNT}")
 
-    return Field(lambda items: U16.write(len(items)) + b"".join([shape.pack(*item) for item in items]), read)
+    def read(reader: Reader) -> tuple[tuple[int, ...], ...]:
+        items = tuple(shape.iter_unpack(reader.take(U16.read(reader) * shape.size)))
+        require(items, MalformedError)
+        return items
+
+    def write(items: tuple[tuple[int, ...], ...]) -> bytes:
+        require(items, MisuseError)
+        return U16.write(len(items)) + b"".join([shape.pack(*item) for item in items])
+
+    return Field(write, read)
 
 
 def optional(item: Field[T]) -> Field[T | None]:
@@ -147,12 +164,8 @@ ADDRESS: Field[Address] = checked(
     U16,
     U64,
 )
-VIEW_ID: Field[ViewId] = Field(
-    lambda v: _TWO.pack(v.number, v.creator), lambda reader: ViewId(*_TWO.unpack(reader.take(16)))
-)
-BALLOT: Field[Ballot] = Field(
-    lambda b: _TWO.pack(b.round, b.proposer), lambda reader: Ballot(*_TWO.unpack(reader.take(16)))
-)
+VIEW_ID: Field[ViewId] = checked(ViewId, lambda v: (v.number, v.creator), COUNT, U64)
+BALLOT: Field[Ballot] = checked(Ballot, lambda b: (b.round, b.proposer), COUNT, U64)
 VIEW: Field[View] = checked(
     View,
     lambda v: (v.id, v.members, v.is_primary),
@@ -168,20 +181,22 @@ SUMMARY: Field[ViewSummary] = checked(
     FLAG,
     U16,
 )
-PAIRS = flat_list("<QQ")
-QUADS = flat_list("<QQQQ")
-FINALS: Field[Finals] = listed(checked(lambda *three: three, lambda three: three, U64, U64, flat_list("<QI")))
+PAIRS = flat_list("<QQ", counts=(1,))  # (member, seqno)
+PRODUCERS = flat_list("<QQ")  # (producer, sequence): a client chose both, and they are compared, never added to
+DIGEST = flat_list("<QQQQ", counts=(1, 2, 3))  # (member, and three seqnos)
+CUT = flat_list("<QQQQ", counts=(1, 3))  # (sender, seqno, holder, stable)
+FINALS: Field[Finals] = listed(checked(lambda *three: three, lambda three: three, U64, COUNT, flat_list("<QI", (0,))))
 DECISION: Field[Decision] = checked(
     Decision,
     lambda d: (d.cut, d.following, d.digest, d.subviews, d.lacking, d.epoch, d.position, d.producers, d.finals),
-    QUADS,
+    CUT,
     VIEW,
     PAIRS,
     listed(VIEW),
     listed(U64),
     VIEW_ID,
-    U64,
-    PAIRS,
+    COUNT,
+    PRODUCERS,
     FINALS,
 )
 

@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import NamedTuple
 
+from motet.core.limits import MOST_COUNT, MOST_WALL_NS
+
 ORDERED = 3
 HEADER = Struct("<BBHxxxxQQ")
 TAG = Struct("<QQ")
@@ -99,7 +101,9 @@ def flaw_of_ordered(body: bytes) -> str | int:
     """Why these bytes are no ordered body; or where the inner one begins, which is the caller's to judge."""
     if len(body) < HEADER.size:
         return f"{len(body)} bytes are too short for an ordered body"
-    _, flags, count, _, _ = HEADER.unpack_from(body)
+    _, flags, count, first, sent_at = HEADER.unpack_from(body)
+    if first > MOST_COUNT or sent_at > MOST_WALL_NS:
+        return f"an id of {first} or a clock of {sent_at}, beyond their bounds"
     if flags >= len(_NUMBERS_AT) or (flags and not flags & _TO_BE_ORDERED):
         return f"flags of {flags}"
     end = _NUMBERS_AT[flags] + count * NUMBER.size

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from motet.core.effects import Channel
 from motet.core.view import ViewId
-from motet.wire.fields import BYTES, FLAG, U8, U32, U64, VIEW_ID, Field, MalformedError, Reader, checked
+from motet.wire.fields import BYTES, COUNT, FLAG, U8, U32, U64, VIEW_ID, WALL_NS, Field, MalformedError, Reader, checked
 
 T = TypeVar("T")
 
@@ -179,24 +179,24 @@ def _read_reason(reader: Reader) -> str:
 _REASON: Field[str] = Field(lambda text: BYTES.write(text.encode()), _read_reason)
 _CHANNEL = _one_of(Channel, (Channel.UNICAST, Channel.MULTICAST, Channel.TOTAL))
 _STREAM_KIND = _one_of(StreamKind, tuple(StreamKind))
-_ID: Field[SnapshotId] = checked(SnapshotId, lambda s: (s.initiator, s.number), U64, U64)
+_ID: Field[SnapshotId] = checked(SnapshotId, lambda s: (s.initiator, s.number), U64, COUNT)
 _WINDOW: Field[StreamWindow] = checked(
-    StreamWindow, lambda w: (w.kind, w.peer, w.low, w.delivered, w.high), _STREAM_KIND, U64, U64, U64, U64
+    StreamWindow, lambda w: (w.kind, w.peer, w.low, w.delivered, w.high), _STREAM_KIND, U64, COUNT, COUNT, COUNT
 )
 _HELD: Field[Held] = checked(
-    Held, lambda h: (h.sender, h.id, h.number, h.proposer, h.is_decided, h.size), U64, U64, U64, U32, FLAG, U32
+    Held, lambda h: (h.sender, h.id, h.number, h.proposer, h.is_decided, h.size), U64, COUNT, COUNT, U32, FLAG, U32
 )
 _IN_FLIGHT: Field[InFlight] = checked(InFlight, lambda m: (m.port, m.payload), U8, BYTES)
 _WAITING: Field[Waiting] = checked(Waiting, lambda w: (w.channel, w.to, w.port, w.payload), _CHANNEL, U64, U8, BYTES)
 _CHANNEL_STATE: Field[ChannelState] = checked(
     ChannelState, lambda c: (c.channel, c.sender, c.messages), _CHANNEL, U64, _many(_IN_FLIGHT)
 )
-_MARKER: Field[Marker] = checked(Marker, lambda m: (m.snapshot, m.view, m.ordered), _ID, VIEW_ID, U64)
+_MARKER: Field[Marker] = checked(Marker, lambda m: (m.snapshot, m.view, m.ordered), _ID, VIEW_ID, COUNT)
 _REFUSAL: Field[Refusal] = checked(Refusal, lambda r: (r.snapshot, r.reason, r.passes), _ID, _REASON, FLAG)
 _ABANDON: Field[Abandon] = checked(Abandon, lambda a: (a.snapshot,), _ID)
 _FRAME = _one_of(str, ("DATA", "SEQ"))
 _RETRANSMITTED: Field[Retransmitted] = checked(
-    Retransmitted, lambda r: (r.frame, r.id, r.recipients), _FRAME, U64, _many(U64)
+    Retransmitted, lambda r: (r.frame, r.id, r.recipients), _FRAME, COUNT, _many(U64)
 )
 _REPORT: Field[Report] = checked(
     Report,
@@ -204,7 +204,7 @@ _REPORT: Field[Report] = checked(
         *(r.snapshot, r.recorded_at, r.state, r.position, r.stable),
         *(r.windows, r.held, r.waiting, r.channels, r.retransmitted),
     ),
-    *(_ID, U64, BYTES, U64, U64),
+    *(_ID, WALL_NS, BYTES, COUNT, COUNT),
     *(_many(_WINDOW), _many(_HELD), _many(_WAITING), _many(_CHANNEL_STATE), _many(_RETRANSMITTED)),
 )
 _KINDS: dict[type[Message], tuple[int, Field[Message]]] = {
