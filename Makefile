@@ -17,12 +17,17 @@ IS_USABLE := $(and $(BUILT),$(or $(IS_UNNAMED),$(filter $(BUILT),$(call version_
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-all lint docs campaign fuzz bench package clean interpreter
+.PHONY: help venv venv-locked demo test test-all lint lock docs campaign fuzz bench package clean interpreter
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: $(STAMP)  ## build .venv with the package and the development tools
+
+venv-locked: interpreter  ## the same, each version and hash as in deploy/requirements-dev.lock: for CI
+	$(BIN)/python -m pip install --quiet --no-input --disable-pip-version-check --require-hashes -r deploy/requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --no-input --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $(STAMP)
 
 demo: $(STAMP)  ## five real members through loss, a crash and a partition, Spark meanwhile, then the audit
 	$(BIN)/motet demo
@@ -45,6 +50,15 @@ lint: $(STAMP)  ## ruff (rules and format) and mypy --strict
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy $(CODE)
+
+# uv resolves for all supported versions and platforms at once; where it found the packages is not written down.
+LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
+    --no-emit-index-url --no-emit-find-links pyproject.toml
+
+lock:  ## write deploy/requirements.lock and requirements-dev.lock anew from pyproject.toml; needs uv
+	$(LOCK) > build.lock && { sed -n '/^#/p' deploy/requirements.lock; cat build.lock; } > new.lock && mv new.lock deploy/requirements.lock
+	$(LOCK) --extra dev > build.lock && { sed -n '/^#/p' deploy/requirements-dev.lock; cat build.lock; } > new.lock && mv new.lock deploy/requirements-dev.lock
+	rm -f build.lock
 
 docs: $(STAMP)  ## write the pages that are made from the code, and build all of them into build/site
 	$(BIN)/python -m tests.docs.reference

@@ -217,7 +217,7 @@ class Shooter:
     def foreign_key(self) -> bytes:
         """In the friend's name, or in that of a new one."""
         who = self._friend if self._rng.random() < 0.5 else self._rng.getrandbits(64) or 1
-        return Sealer(self._foreign, who).seal(self._some())
+        return Sealer(self._foreign, who, 1).seal(self._some())
 
     def unsealed(self) -> bytes:
         return b"mT" + self._rng.randbytes(self._rng.randrange(10, 200))

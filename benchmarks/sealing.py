@@ -44,8 +44,8 @@ class Row:
 
 
 def rounds_of(datagrams: list[bytes]) -> dict[str, Round]:
-    sealer = Sealer(RING, 1)
-    other = Sealer(RING, 2)
+    sealer = Sealer(RING, 1, 1)
+    other = Sealer(RING, 2, 1)
     sealed = [other.seal(datagram) for datagram in datagrams]
     rounds: dict[str, Round] = {
         "copy": lambda: map(bytearray, datagrams),

@@ -9,11 +9,12 @@ from random import Random
 import pytest
 
 import motet
+from motet.aio.envelope import SealedEnvelope
 from motet.aio.group import Group
-from motet.core.counters import Count
+from motet.core.counters import Count, Counters
 from motet.core.identity import Endpoint
 from motet.errors import MisuseError
-from motet.wire.seal import MAGIC
+from motet.wire.seal import MAGIC, SEAL_HEADER
 from tests.aio.cluster import cluster, join, run, take
 
 OLD, NEW, FOREIGN = ("11" * 32, "22" * 32, "33" * 32)
@@ -202,6 +203,14 @@ def test_the_stream_of_a_dead_member_changes_nothing() -> None:
             assert dead.address not in groups[0].view
 
     run(test)
+
+
+def test_members_of_one_incarnation_share_no_key_stream() -> None:
+    """Two that were started from copies of one machine: what they say must not be sealed under one key and nonce."""
+    ring, plain = keyed(NEW).keyring(), bytes(64)
+    assert ring is not None
+    sealed = {SealedEnvelope(ring, 4711, Counters()).seal(plain)[SEAL_HEADER.size :] for _ in range(8)}
+    assert len(sealed) == 8
 
 
 def test_a_flood_of_nonsense_changes_nothing() -> None:

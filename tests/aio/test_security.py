@@ -63,7 +63,7 @@ def test_one_with_another_key_is_not_let_in_and_says_what_it_tried() -> None:
 def test_each_kind_of_refusal_is_told_once_and_all_are_counted(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         async with motet.join("test", name="a", config=motet.Config.local(keys=[KEY])) as a:
-            shots = [b"nonsense", b"mS", b"mS\x09" + bytes(60), b"mS\x01\x00" + bytes(60)] * 25
+            shots = [b"nonsense", b"mS", b"mS\x09" + bytes(60), b"mS\x02\x00" + bytes(60)] * 25
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
                 for shot in shots:
                     stranger.sendto(shot, a.address.endpoint)

@@ -1,8 +1,11 @@
 """Settings: where they come from, what wins, and what is said of a bad one."""
 
+import json
+import pickle
 import subprocess
 import sys
-from dataclasses import Field, FrozenInstanceError, fields, replace
+from copy import copy, deepcopy
+from dataclasses import Field, FrozenInstanceError, asdict, astuple, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -379,6 +382,27 @@ def test_every_source_of_discovery() -> None:
         DnsName("motet.svc", 7800),
         SharedDirectory("/d"),
     )
+
+
+def test_a_config_as_a_dict_shows_no_secret() -> None:
+    """`asdict` is what people print, log and send to a tracker of errors."""
+    config = Config.lan(keys=[KEY], token="a-token-of-some-length")
+    for shown in (str(asdict(config)), str(astuple(config)), json.dumps(asdict(config)), repr(config)):
+        assert KEY not in shown
+        assert "a-token-of-some-length" not in shown
+    assert asdict(config)["keys"] == ("(not shown)",)
+    assert repr(config.keys) == "((not shown),)"
+
+
+def test_secrets_are_the_same_in_every_copy_of_a_config() -> None:
+    config = Config.lan(keys=[KEY], token="a-token-of-some-length")
+    for same in (copy(config), deepcopy(config), replace(config, seeds=("a:1",)), pickle.loads(pickle.dumps(config))):
+        assert (same.keys, same.token) == ((KEY,), "a-token-of-some-length")
+    assert Config(keys=(KEY,)).keys == (KEY,)
+
+
+def test_a_key_of_zeros_is_refused() -> None:
+    assert "is nothing but zeros, as of a secret that was never set" in error_of(keys=["00" * 32])
 
 
 def test_keys_make_a_ring() -> None:

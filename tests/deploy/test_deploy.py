@@ -25,7 +25,7 @@ UNIT = DEPLOY / "systemd" / "motet.service"
 CONTAINERFILE = DEPLOY / "Containerfile"
 COMPOSE = DEPLOY / "compose.yaml"
 MANIFESTS = DEPLOY / "kubernetes" / "motet.yaml"
-SECRETS = {"MOTET_KEYS": "00" * KEY_BYTES, "MOTET_TOKEN": "a token of some length".replace(" ", "-")}
+SECRETS = {"MOTET_KEYS": "01" * KEY_BYTES, "MOTET_TOKEN": "a token of some length".replace(" ", "-")}
 OF_THE_COMMAND = {"MOTET_GROUP", "MOTET_NAME", "MOTET_BIND", "MOTET_JOURNAL"}
 
 

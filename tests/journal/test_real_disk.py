@@ -1,5 +1,7 @@
 """On the machine's own disk: threads, and a process that is killed."""
 
+import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -80,6 +82,21 @@ def test_a_directory_that_may_not_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(JournalError, match="opening the journal failed"):
         Journal.open(tmp_path / "file" / "journal", GROUP)
+
+
+def test_only_the_owner_may_read_a_journal(tmp_path: Path) -> None:
+    before = os.umask(0)  # the process asks for no more than it needs, whatever its surroundings allow
+    try:
+        journal, scribe = begun(tmp_path / "journal", CONFIG)
+        append_all(journal, scribe.many(2_000, per_frame=10, size=100), batch=5)
+        journal.sync()
+        journal.close()
+    finally:
+        os.umask(before)
+    files = list((tmp_path / "journal").iterdir())
+    assert len(files) >= 4  # segments, the member, the lock
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+    assert stat.S_IMODE((tmp_path / "journal").stat().st_mode) == 0o700
 
 
 def test_begin_anew_and_go_on(tmp_path: Path) -> None:

@@ -646,9 +646,62 @@ def test_when_strangers_were_heard_last() -> None:
     lone.answer(B, START + 1)
     assert lone.heard_foreign_at() is None
     lone.hello(C, START + 2)
-    assert lone.heard_foreign_at() == START + 2
+    assert lone.heard_foreign_at() is None  # it may be a replay of an earlier time
+    lone.answer(C, START + 2, nonce=STRANGER_NONCE)
+    assert lone.heard_foreign_at() is None  # and so may an answer to another question
     lone.answer(C, START + 3)
     assert lone.heard_foreign_at() == START + 3
+
+
+def test_when_a_primary_view_of_others_was_heard_last() -> None:
+    lone = Lone(seeds(C))
+    lone.rounds(1)
+    lone.answer(C, START + 1, view=View(ViewId(1, C.incarnation), (C,), is_primary=False))
+    assert (lone.heard_foreign_at(), lone.machine.heard_primary_at) == (START + 1, None)
+    lone.answer(C, START + 2)
+    lone.answer(C, START + 3, view=View(ViewId(1, C.incarnation), (C,), is_primary=False))
+    assert (lone.heard_foreign_at(), lone.machine.heard_primary_at) == (START + 3, START + 2)
+
+
+def test_who_speaks_to_an_earlier_incarnation_is_asked_once_in_a_round() -> None:
+    lone = Lone(seeds(B))
+    lone.tick(START)
+    assert lone.asked(lone.machine.misaddressed(C.endpoint, START)) == [C.endpoint]
+    assert lone.asked(lone.machine.misaddressed(C.endpoint, START)) == []
+    assert lone.asked(lone.machine.misaddressed(A.endpoint, START)) == []
+    assert lone.heard_foreign_at() is None
+    lone.answer(C, START + 1)
+    assert lone.heard_foreign_at() == START + 1
+
+
+def test_look_ups_count_from_the_first_success_after_the_last_failure() -> None:
+    lone = Lone(DNS, DIRECTORY, GROUP, seeds(B))
+    since = [lone.machine.looked_up_at]
+    order: list[DnsName | SharedDirectory] = [DNS, DIRECTORY, DNS]
+    for at, source in enumerate(order, 1):
+        lone.machine.found(source, [], START + at)
+        since.append(lone.machine.looked_up_at)
+    assert since == [None, None, START + 2, START + 2]
+    lone.machine.not_found(DIRECTORY)
+    since.append(lone.machine.looked_up_at)
+    lone.machine.found(DIRECTORY, [], START + 5)
+    assert [*since[4:], lone.machine.looked_up_at] == [None, START + 5]
+
+
+def test_a_failed_look_up_leaves_what_it_named_before() -> None:
+    lone = Lone(DNS)
+    lone.asked(lone.machine.found(DNS, [C.endpoint], START))
+    lone.machine.not_found(DNS)
+    assert lone.asked(lone.machine.tick(START)[:-1]) == [C.endpoint]
+
+
+def test_without_look_ups_there_is_nothing_to_wait_for() -> None:
+    assert Lone(seeds(B), GROUP).machine.looked_up_at == 0
+
+
+def test_a_failed_look_up_of_a_stranger_is_refused() -> None:
+    with pytest.raises(MisuseError, match="no source of ours"):
+        Lone(DNS).machine.not_found(DIRECTORY)
 
 
 # Restarts

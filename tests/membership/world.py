@@ -38,6 +38,7 @@ GROUP = "world"
 HOST = "127.0.0.1"
 FIRST_PORT = 7800
 LATENCY_NS = MILLISECOND
+NOWHERE = Endpoint("192.0.2.1", 9)  # nobody lives there
 SOCKET_BUFFER = 4_096  # datagrams that wait for a process that stands still
 MOST_TICKS = 1_000  # at one instant; a member that wants more of them spins
 
@@ -104,7 +105,7 @@ class Process:
         self.log: list[str] = []  # the application: all that was multicast, as far as it was delivered here
         self.supply: Supplier = log_as_state
         self._state = bytearray()  # of a state that is arriving
-        self._inbox: list[bytes] = []
+        self._inbox: list[tuple[bytes, Endpoint]] = []
         self._wake_at: int | None = None
         self._ticks = (0, 0)  # (instant, ticks in it)
         self._last: dict[tuple[Channel, Address], tuple[int, ViewId]] = {}  # index of the last message, its view
@@ -152,18 +153,18 @@ class Process:
         if self.is_alive and not self.is_paused:
             self._perform(action(self.world.now))
 
-    def arrive(self, data: bytes) -> None:
+    def arrive(self, data: bytes, source: Endpoint = NOWHERE) -> None:
         if not self.is_alive or len(self._inbox) >= SOCKET_BUFFER:
             return
         if self.is_paused:
-            self._inbox.append(data)
+            self._inbox.append((data, source))
         else:
-            self.do(lambda now: self.member.receive([data], now))
+            self.do(lambda now: self.member.receive([data], now, [source]))
 
     def resume(self) -> None:
         self.is_paused = False
         batch, self._inbox = self._inbox, []
-        self.do(lambda now: self.member.receive(batch, now))
+        self.do(lambda now: self.member.receive([data for data, _ in batch], now, [source for _, source in batch]))
         self.do(self.member.tick)
 
     # Effects
@@ -484,14 +485,15 @@ class World:
                     return
                 data = self._rewritten(data, fault.rewrite)
         if source.is_alive and (source.name, to) not in self._cuts:
-            self.arrive_later(to, data)
+            self.arrive_later(to, data, source=source.address.endpoint)
 
-    def arrive_later(self, to: str, data: bytes, delay_ns: int = LATENCY_NS) -> None:
+    def arrive_later(self, to: str, data: bytes, delay_ns: int = LATENCY_NS, source: Endpoint = NOWHERE) -> None:
+        """`source` is where it came from; an attacker who replays what was recorded has an endpoint of its own."""
         endpoint = self.endpoint(to)
 
         def arrive() -> None:
             if endpoint in self._living_at:
-                self._living_at[endpoint].arrive(data)
+                self._living_at[endpoint].arrive(data, source)
 
         self.scheduler.after(delay_ns, arrive)
 

@@ -69,7 +69,7 @@ def batches(monkeypatch: pytest.MonkeyPatch) -> list[list[bytes]]:
     seen: list[list[bytes]] = []
     original = Member.receive
 
-    def receive(self: Member, datagrams: list[bytes], now: int) -> list[Effect]:
+    def receive(self: Member, datagrams: list[bytes], now: int, sources: object = None) -> list[Effect]:
         seen.append(datagrams)
         return original(self, datagrams, now)
 

@@ -2,6 +2,8 @@
 
 import tracemalloc
 from base64 import b64encode
+from copy import deepcopy
+from dataclasses import asdict
 from random import Random
 
 import pytest
@@ -15,8 +17,10 @@ from motet.wire.codec import MAGIC as PLAIN_MAGIC
 from motet.wire.seal import (
     KEY_BYTES,
     MAGIC,
+    MOST_CIPHERS,
     SEAL_HEADER,
     SEAL_OVERHEAD,
+    VERSION,
     Keyring,
     Opener,
     ReplayWindow,
@@ -31,10 +35,11 @@ from motet.wire.seal import (
 OLD, NEW, FOREIGN = (bytes([letter]) * KEY_BYTES for letter in b"onf")
 RING = Keyring({1: OLD}, 1)
 LIFE = 0xA1B2_C3D4_0000_0001
+SALT = 0x1817_1615_1413_1211
 
 
 def sealed_stream(count: int, ring: Keyring = RING, incarnation: int = LIFE) -> list[bytes]:
-    sealer = Sealer(ring, incarnation)
+    sealer = Sealer(ring, incarnation, SALT)
     return [sealer.seal(b"datagram %d" % number) for number in range(1, count + 1)]
 
 
@@ -49,7 +54,7 @@ def fault_of(answer: bytes | SealReject) -> SealFault | None:
 @example([b"", bytes(65_000)], 2**64 - 1, 255)
 def test_what_is_opened_is_what_was_sealed(datagrams: list[bytes], incarnation: int, key_id: int) -> None:
     ring = Keyring({key_id: NEW}, key_id)
-    sealer, opener = Sealer(ring, incarnation), Opener(ring)
+    sealer, opener = Sealer(ring, incarnation, SALT), Opener(ring)
     for datagram in datagrams:
         sealed = sealer.seal(datagram)
         assert len(sealed) == len(datagram) + SEAL_OVERHEAD
@@ -58,14 +63,15 @@ def test_what_is_opened_is_what_was_sealed(datagrams: list[bytes], incarnation: 
 
 
 def test_the_envelope_byte_by_byte() -> None:
-    sealed = Sealer(Keyring({7: OLD}, 7), 0x0807_0605_0403_0201).seal(b"x")
-    assert sealed[:20] == b"mS\x01\x07" + bytes(range(1, 9)) + b"\x01" + bytes(7)
-    assert len(sealed) == 20 + 1 + 16
-    assert SEAL_OVERHEAD == 36
+    sealed = Sealer(Keyring({7: OLD}, 7), 0x0807_0605_0403_0201, SALT).seal(b"x")
+    assert sealed[:20] == b"mS\x02\x07" + bytes(range(1, 9)) + b"\x01" + bytes(7)
+    assert sealed[20:28] == bytes(range(0x11, 0x19))
+    assert len(sealed) == 28 + 1 + 16
+    assert SEAL_OVERHEAD == 44
 
 
 def test_nothing_of_the_content_shows() -> None:
-    assert b"secret" not in b"".join(Sealer(RING, LIFE).seal(b"secret" * 20) for _ in range(50))
+    assert b"secret" not in b"".join(Sealer(RING, LIFE, SALT).seal(b"secret" * 20) for _ in range(50))
 
 
 def test_a_sealed_datagram_never_looks_like_a_plain_one() -> None:
@@ -135,7 +141,7 @@ def test_a_plain_datagram_does_not_open() -> None:
 def test_a_datagram_cannot_be_passed_off_as_of_another_sender_or_counter() -> None:
     sealed = sealed_stream(1)[0]
     for incarnation, counter in ((LIFE + 1, 1), (LIFE, 2)):
-        forged = SEAL_HEADER.pack(MAGIC, 1, 1, incarnation, counter) + sealed[SEAL_HEADER.size :]
+        forged = SEAL_HEADER.pack(MAGIC, VERSION, 1, incarnation, counter, SALT) + sealed[SEAL_HEADER.size :]
         assert fault_of(Opener(RING).open(forged)) is SealFault.BROKEN
 
 
@@ -164,7 +170,7 @@ def test_no_key_and_nonce_is_used_twice(monkeypatch: pytest.MonkeyPatch) -> None
     both, turned = Keyring({1: OLD, 2: NEW}, 1), Keyring({1: OLD, 2: NEW}, 2)
     rng = Random(7)
     for _ in range(20):  # lives of a few processes
-        sealer = Sealer(both, rng.getrandbits(64) or 1)
+        sealer = Sealer(both, rng.getrandbits(64) or 1, rng.getrandbits(64))
         for ring in (both, turned, both, turned):
             sealer.rekey(ring)
             for _ in range(25):
@@ -174,9 +180,41 @@ def test_no_key_and_nonce_is_used_twice(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_every_life_seals_with_a_key_of_its_own() -> None:
-    subkeys = {RING.subkey(1, life) for life in range(1, 200)}
+    subkeys = {RING.subkey(1, life, SALT) for life in range(1, 200)}
     assert len(subkeys) == 199
     assert all(len(subkey) == KEY_BYTES and subkey != OLD for subkey in subkeys)
+
+
+def test_whoever_holds_the_key_can_seal_in_any_name() -> None:
+    """A key proves that a member spoke, not which one: members trust each other, and the threat model says so."""
+    opener = Opener(RING)
+    assert opener.open(Sealer(RING, LIFE, SALT).seal(b"mine")) == b"mine"
+    taken_over = Sealer(RING, LIFE, SALT + 1)  # another process, in the name of the first
+    taken_over.seal(b"under a counter that the first has used")
+    assert opener.open(taken_over.seal(b"not mine")) == b"not mine"
+
+
+def test_an_old_key_still_reads_what_was_recorded_under_it() -> None:
+    """There is no forward secrecy, and the threat model says so."""
+    recorded = sealed_stream(3, Keyring({1: OLD}, 1))
+    assert Opener(Keyring({1: OLD, 2: NEW}, 2)).open(recorded[0]) == b"datagram 1"
+
+
+def test_two_starts_from_copies_of_one_machine_share_no_key_and_no_nonce() -> None:
+    """The incarnation may be the same, and the counter begins anew; the salt alone tells them apart."""
+    one, other = Sealer(RING, LIFE, SALT).seal(b"the same words"), Sealer(RING, LIFE, SALT + 1).seal(b"the same words")
+    assert one[SEAL_HEADER.size :] != other[SEAL_HEADER.size :]
+    assert RING.subkey(1, LIFE, SALT) != RING.subkey(1, LIFE, SALT + 1)
+    assert Opener(RING).open(one) == Opener(RING).open(other) == b"the same words"
+
+
+def test_the_ciphers_of_a_sender_with_many_salts_are_bounded() -> None:
+    opener = Opener(RING)
+    for salt in range(1, 100):
+        sealer = Sealer(RING, LIFE, salt)
+        sealed = [sealer.seal(b"x") for _ in range(salt)]
+        assert opener.open(sealed[-1]) == b"x"  # a holder of the key may do so
+        assert len(opener._senders[LIFE].ciphers) <= MOST_CIPHERS
 
 
 # Repetition
@@ -217,14 +255,14 @@ def test_a_broken_datagram_leaves_the_window_as_it_was() -> None:
     """Or else a forger could shut out a sender by naming a counter far ahead."""
     opener, stream = Opener(RING), sealed_stream(3)
     opener.open(stream[0])
-    forged = SEAL_HEADER.pack(MAGIC, 1, 1, LIFE, 2**64 - 1) + bytes(100)
+    forged = SEAL_HEADER.pack(MAGIC, VERSION, 1, LIFE, 2**64 - 1, SALT) + bytes(100)
     assert fault_of(opener.open(forged)) is SealFault.BROKEN
     assert opener.open(stream[1]) == b"datagram 2"
 
 
 def test_the_window_goes_on_through_a_change_of_keys() -> None:
     ring, turned = Keyring({1: OLD, 2: NEW}, 1), Keyring({1: OLD, 2: NEW}, 2)
-    sealer, opener = Sealer(ring, LIFE), Opener(ring)
+    sealer, opener = Sealer(ring, LIFE, SALT), Opener(ring)
     before = sealer.seal(b"before")
     opener.open(before)
     sealer.rekey(turned)
@@ -271,7 +309,7 @@ def test_noise_pushes_nobody_out() -> None:
     opener, stream = Opener(RING, most_senders=2), sealed_stream(2)
     opener.open(stream[0])
     for life in range(1, 100):
-        opener.open(SEAL_HEADER.pack(MAGIC, 1, 1, life, 1) + bytes(40))
+        opener.open(SEAL_HEADER.pack(MAGIC, VERSION, 1, life, 1, SALT) + bytes(40))
     assert opener.remembered == 1
     assert fault_of(opener.open(stream[0])) is SealFault.REPLAYED
 
@@ -287,7 +325,7 @@ def test_three_members_rotate_without_losing_a_datagram() -> None:
         Keyring({2: NEW}, 2),
     )
     lives = (11, 22, 33)
-    sealers = {life: Sealer(old, life) for life in lives}
+    sealers = {life: Sealer(old, life, SALT) for life in lives}
     openers = {life: Opener(old) for life in lives}
 
     def everybody_hears_everybody() -> None:
@@ -378,7 +416,15 @@ BAD = b64encode(bytes(31)).decode()
         ([f"one:{OLD.hex()}"], "the id of key number 1 is 'one'; allowed are 0 to 255"),
         ([f"1:{OLD.hex()}", f"1:{NEW.hex()}"], "key number 2 has the id 1 of another key; give one of them an id"),
         ([], "a keyring without a key opens nothing"),
-        ([f"{n}:{bytes([n]).hex() * 32}" for n in range(9)], "number of keys = 9 is outside what is allowed: 1 to 8"),
+        (
+            [f"7:{bytes(KEY_BYTES).hex()}"],
+            "key 7 is nothing but zeros, as of a secret that was never set; make one with",
+        ),
+        ([OLD.hex(), b64encode(bytes(KEY_BYTES)).decode()], "is nothing but zeros"),
+        (
+            [f"{n}:{bytes([n]).hex() * 32}" for n in range(1, 10)],
+            "number of keys = 9 is outside what is allowed: 1 to 8",
+        ),
     ],
 )
 def test_a_bad_key_is_told_without_showing_it(texts: list[str], message: str) -> None:
@@ -386,6 +432,14 @@ def test_a_bad_key_is_told_without_showing_it(texts: list[str], message: str) ->
         Keyring.of(texts)
     assert message in str(caught.value)
     assert OLD.hex() not in str(caught.value)
+
+
+def test_a_ring_shows_its_keys_neither_as_text_nor_as_a_dict() -> None:
+    ring = Keyring({1: OLD}, 1)
+    shown = f"{ring} {ring.keys} {asdict(ring)}"
+    assert repr(OLD) not in shown
+    assert OLD not in asdict(ring)["keys"].values()
+    assert deepcopy(ring).subkey(1, LIFE, SALT) == ring.subkey(1, LIFE, SALT)
 
 
 def test_a_ring_is_checked() -> None:

@@ -11,20 +11,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from motet.aio.awake import Awake
 from motet.aio.faults import Direction, Fault, FaultInjector, FaultKind
+from motet.aio.lookups import Lookups
 from motet.aio.resync import Resyncs
 from motet.aio.world import REAL_WORLD, Transport, World
 from motet.core.effects import Admitted, Channel, Effect, SendFailed, SyncCompleted, SyncFailed
-from motet.core.identity import NOBODY, Address, Endpoint, parse_endpoint
+from motet.core.identity import NOBODY, Address, Endpoint
 from motet.core.record import record
 from motet.core.timers import earlier
 from motet.core.units import MILLISECOND, SECOND
@@ -150,6 +149,7 @@ class Driver:
         self._is_closed = False
         self._is_shut = False
         self._consulted: set[DnsName | SharedDirectory] = set()
+        self.lookups = Lookups(member.address.endpoint)
 
     # Life
 
@@ -192,6 +192,7 @@ class Driver:
             self.keeper.start(self._loop)
         if self.replay is not None:
             self._listener(self.replay())
+        self._note_sources()
         self.transport.start(self._loop, self._received)
         self._guard(lambda: self.do_now(self.member.start))
 
@@ -343,9 +344,13 @@ class Driver:
                 f"where datagrams are sent (@PEER:out), or leave #{fault.frames} away"
             )
         self.faults.add(fault)
-        self.transport.wants_sources = self.faults.is_active
+        self._note_sources()
         if self.tracer is not None:
             self.tracer.fault(str(fault), self._wall(self._clock()))
+
+    def _note_sources(self) -> None:
+        """Where datagrams come from is asked for only while somebody looks at it: it costs time for each of them."""
+        self.transport.wants_sources = self.faults.is_active or self.member.wants_sources
 
     def rekey(self, keyring: Keyring) -> None:
         if self._envelope is None:
@@ -385,8 +390,9 @@ class Driver:
             now = self._clock()
             if sources is not None and self.faults.is_active:
                 arrived = zip(sources, datagrams, strict=True)
-                datagrams = [d for at, data in arrived for d in self.faults.apply(Direction.IN, at, data, now)]
-            self._hand_in(datagrams, now)
+                left = [(d, at) for at, data in arrived for d in self.faults.apply(Direction.IN, at, data, now)]
+                datagrams, sources = [data for data, _ in left], [at for _, at in left]
+            self._hand_in(datagrams, now, sources)
             if self._hand_over is not None:
                 self._hand_over()
                 self.hands_over = False
@@ -400,16 +406,26 @@ class Driver:
             self.hands_over = self._arms_later = False
             self._fail(error)
 
-    def _hand_in(self, datagrams: list[bytes], now: int) -> None:
-        if self._envelope is not None:
+    def _hand_in(self, datagrams: list[bytes], now: int, sources: list[Endpoint] | None = None) -> None:
+        if sources is not None:
+            datagrams, sources = self._opened_with(datagrams, sources)
+        elif self._envelope is not None:
             opened = map(self._envelope.open, datagrams)
             datagrams = [data for data in opened if data is not None]
-        if self._group_endpoint is not None:  # by IP multicast we hear ourselves
+        if self._group_endpoint is not None and sources is None:  # by IP multicast we hear ourselves
             datagrams = [data for data in datagrams if data[8:16] != self._own_bytes]
         if self.tracer is not None:
             for data in datagrams:
                 self.tracer.received(data, self._wall(now))
-        self.perform(self.member.receive(datagrams, now), now)
+        self.perform(self.member.receive(datagrams, now, sources), now)
+
+    def _opened_with(self, datagrams: list[bytes], sources: list[Endpoint]) -> tuple[list[bytes], list[Endpoint]]:
+        """What remains of the datagrams, and where each of these came from."""
+        plain = datagrams if self._envelope is None else map(self._envelope.open, datagrams)
+        pairs = [(data, at) for data, at in zip(plain, sources, strict=True) if data is not None]
+        if self._group_endpoint is not None:  # by IP multicast we hear ourselves
+            pairs = [(data, at) for data, at in pairs if data[8:16] != self._own_bytes]
+        return [data for data, _ in pairs], [at for _, at in pairs]
 
     def _wall(self, now: int) -> int:
         return now + self._wall_offset_ns
@@ -521,6 +537,7 @@ class Driver:
                 self._consult(effect.source)
             elif isinstance(effect, ViewInstalled):
                 self._learn_names(effect)
+                self._note_sources()
                 news.append(effect)
             elif isinstance(effect, SyncCompleted | SyncFailed):
                 self._resyncs.ended(effect)
@@ -598,8 +615,7 @@ class Driver:
             return
         self._consulted.add(source)
         assert self._loop is not None
-        look = self._resolve if isinstance(source, DnsName) else self._read_directory
-        found = self._loop.run_in_executor(None, look, source)
+        found = self._loop.run_in_executor(None, self.lookups.look_up, source)
         found.add_done_callback(lambda future: self._guard(lambda: self._found(source, future)))
 
     def _found(self, source: DnsName | SharedDirectory, future: asyncio.Future[list[Endpoint]]) -> None:
@@ -608,23 +624,11 @@ class Driver:
             return
         error = future.exception()
         if error is not None:
-            logger.info("looking for members in %s: %s", source, error)
+            self.lookups.failed(source, error)
+            self.do_now(lambda now: self.member.not_found(source, now))
             return
+        self.lookups.succeeded(source)
         self.do_now(lambda now: self.member.found(source, future.result(), now))
-
-    def _resolve(self, source: Any) -> list[Endpoint]:
-        import socket
-
-        found = socket.getaddrinfo(source.name, source.port, type=socket.SOCK_DGRAM)
-        return sorted({Endpoint(str(entry[4][0]), int(entry[4][1])) for entry in found})
-
-    def _read_directory(self, source: Any) -> list[Endpoint]:
-        """A file per member, named like its endpoint; its time says when it was last there."""
-        directory = Path(source.path)
-        directory.mkdir(parents=True, exist_ok=True)
-        (directory / str(self.member.address.endpoint)).touch()
-        recent = time.time() - 600
-        return [parse_endpoint(file.name) for file in sorted(directory.iterdir()) if file.stat().st_mtime > recent]
 
     # Time
 
@@ -662,13 +666,15 @@ class Driver:
     def _release_late(self, now: int) -> None:
         """What a fault on purpose has held back."""
         arrived: list[bytes] = []
+        sources: list[Endpoint] = []
         for held in self.faults.release(now):
             if held.direction is Direction.OUT:
                 self.transport.send(held.data, held.peer)
             else:
                 arrived.append(held.data)
+                sources.append(held.peer)
         if arrived:
-            self._hand_in(arrived, now)
+            self._hand_in(arrived, now, sources)
 
 
 @record

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
+import secrets
 
 from motet.core.counters import Counters
-from motet.wire.seal import Keyring, Opener, Sealer, SealReject
+from motet.wire.seal import SALT_BITS, Keyring, Opener, Sealer, SealReject
 
 logger = logging.getLogger("motet")
 
 
 class SealedEnvelope:
     def __init__(self, keyring: Keyring, incarnation: int, counters: Counters, *, window: int = 1_024) -> None:
-        self._sealer = Sealer(keyring, incarnation)
+        self._sealer = Sealer(keyring, incarnation, secrets.randbits(SALT_BITS))
         self._opener = Opener(keyring, window=window)
         self._counters = counters
         self._told: set[str] = set()

@@ -108,6 +108,11 @@ class Group:
         return self._ledger.stable
 
     @property
+    def failing_lookups(self) -> str:
+        """Which look-ups of `discovery_dns` and `discovery_directory` fail, and why; empty if none does."""
+        return self._driver.lookups.in_words()
+
+    @property
     def is_closed(self) -> bool:
         return self._end is not None
 

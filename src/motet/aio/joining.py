@@ -220,6 +220,8 @@ class Joining:
         seeds = ", ".join(self._places() or self.config.seeds) or "no seeds, so only members that come by themselves"
         others = [str(member) for member in group.view.members if member != group.address]
         heard = f"It is with {', '.join(others)}, too few of the group" if others else "Nobody answered"
+        if failing := group.failing_lookups:
+            heard += f"; {failing}, and without it no group is bootstrapped (see bootstrap_without_lookup)"
         return (
             f"Looked at: {seeds}. {heard}. Are the others started, is the group's name the same, "
             f"can UDP get to {group.address.endpoint} and back, and do all have the same key?"

@@ -26,6 +26,7 @@ from pathlib import Path
 from motet.config import Config
 from motet.core.identity import Endpoint
 from motet.errors import MotetError
+from motet.journal.disk import DIRECTORY_MODE
 
 PATIENCE_S = 1.0
 ENOUGH_FILES = 1024
@@ -244,7 +245,7 @@ def check_journal(examination: Examination) -> Finding:
         return Finding("journal", Verdict.NOTE, text)
     directory = Path(examination.journal)
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)  # as the journal would make it
         synced_s = _time_of_sync(directory)
         free = shutil.disk_usage(directory).free
     except OSError as error:

@@ -19,6 +19,7 @@ from motet.config.settings import (
     flag,
     key_of,
     outside,
+    sealed_off,
     setting_of,
     size,
     spell,
@@ -139,6 +140,9 @@ class Config:
 
     # Views
     founds: bool = flag(True, "whether this process may found a group when it finds none")
+    bootstrap_without_lookup: bool = flag(
+        False, "Allow a bootstrap while look-ups of discovery_dns or discovery_directory fail: at one member only."
+    )
     found_after_ns: int = duration(1_200 * MILLISECOND, 0, 10 * MINUTE, "alone for so long: it founds a group")
     merge_gather_ns: int = duration(100 * MILLISECOND, 0, MINUTE, "from the first sight of another view to the merge")
     merge_patience_ns: int = duration(SECOND, 0, 10 * MINUTE, "so long one waits for who should lead the merge")
@@ -200,12 +204,17 @@ class Config:
     def __post_init__(self) -> None:
         for field in fields(self):
             check(field, getattr(self, field.name))
+            if setting_of(field).is_secret:
+                object.__setattr__(self, field.name, sealed_off(getattr(self, field.name)))
         for name, factor, other in TIES:
             self._check_tie(name, factor, other)
         self._check_places()
         self.keyring()
         self.member_config()  # whatever else the rooms below would refuse
         self.journal_config()
+
+    def __deepcopy__(self, memo: object) -> Config:
+        return self  # it never changes, and copies of its secrets would be no secrets
 
     # Where it comes from. Settings are given as people write them: heartbeat="250ms", frame_bytes="64KiB"
 
@@ -331,6 +340,7 @@ class Config:
             ),
             TransferConfig(wants_state, self.state_chunk_bytes, self.state_window_chunks, self.state_retry_ns),
             founds=self.founds,
+            bootstrap_without_lookup=self.bootstrap_without_lookup,
             gather_ns=self.merge_gather_ns,
             patience_ns=self.merge_patience_ns,
             found_ns=self.found_after_ns,

@@ -17,7 +17,20 @@ from motet.core.units import parse_duration, parse_size, spell_duration, spell_s
 from motet.errors import ConfigError
 
 _KEY = "motet"
+HIDDEN = "(not shown)"
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+
+
+class Secret(str):
+    """A text that no representation and no deep copy shows. `dataclasses.asdict` makes such copies, to be printed."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return HIDDEN
+
+    def __deepcopy__(self, memo: object) -> str:
+        return HIDDEN
 
 
 class Kind(Enum):
@@ -87,7 +100,7 @@ def key_of(of: Field[Any]) -> str:
 def spell(setting: Setting, value: object) -> str:
     """A value as people write it."""
     if setting.is_secret and value:
-        return "(not shown)"
+        return HIDDEN
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int) and setting.kind is not Kind.COUNT:
@@ -123,6 +136,11 @@ def check(of: Field[Any], value: object) -> None:
         case Kind.TEXTS:
             if not isinstance(value, tuple) or not all(isinstance(item, str) for item in value):
                 raise ConfigError(f"{key} = {_shown(setting, value)} is no tuple of texts; {_advice(of)}")
+
+
+def sealed_off(value: str | tuple[str, ...]) -> str | tuple[str, ...]:
+    """The same secret, or the same secrets, such that they are not shown by accident."""
+    return Secret(value) if isinstance(value, str) else tuple(Secret(item) for item in value)
 
 
 def outside(key: str, value: str, what_is: str) -> ConfigError:
@@ -164,7 +182,7 @@ def _limits(setting: Setting) -> str:
 
 
 def _shown(setting: Setting, value: object) -> str:
-    return "(not shown)" if setting.is_secret else repr(value)[:60]
+    return HIDDEN if setting.is_secret else repr(value)[:60]
 
 
 def nearest(unknown: str, known: Iterable[str]) -> str:

@@ -12,6 +12,7 @@ from typing import Protocol
 from motet.errors import JournalError, JournalFullError, JournalLockedError
 
 MOST_BUFFERS = 1024  # of one gathered write: IOV_MAX on Linux and macOS
+FILE_MODE, DIRECTORY_MODE = 0o600, 0o700  # a journal holds what the group said, which a key hides on the network
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 Buffer = bytes | memoryview
 
@@ -118,14 +119,14 @@ class RealLock:
 
 class RealDisk:
     def make_directory(self, directory: Path) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
 
     def names(self, directory: Path) -> list[str]:
         return sorted(path.name for path in directory.iterdir())
 
     def open(self, path: Path, *, is_new: bool = False) -> RealFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_TRUNC if is_new else 0)
-        return RealFile(os.open(path, flags, 0o644))
+        return RealFile(os.open(path, flags, FILE_MODE))
 
     def open_to_read(self, path: Path) -> RealFile:
         return RealFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
@@ -144,7 +145,7 @@ class RealDisk:
             os.close(descriptor)
 
     def lock(self, path: Path) -> RealLock:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -20,6 +20,9 @@ class MembershipConfig:
     engine: EngineConfig = field(default_factory=EngineConfig)
     transfer: TransferConfig = field(default_factory=TransferConfig)
     founds: bool = True  # a process that lost its memory of a group must not found one anew
+    bootstrap_without_lookup: bool = (
+        False  # also while a look-up of DNS or a directory has failed: nobody knows who is there
+    )
     gather_ns: int = 100 * MILLISECOND  # from the first sight of another view to the merge: others may come with it
     patience_ns: int = SECOND  # how long one who should not lead a merge waits for the one who should
     found_ns: int = 1_200 * MILLISECOND  # nobody else was heard for so long: longer than a probe interval

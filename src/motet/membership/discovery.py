@@ -9,10 +9,14 @@
     the same, of another life than the
       member that lived there          -> that member was replaced: it restarted and is dead
     a source found endpoints           -> the new ones are asked at once, the others in their turn
+    a look-up failed                   -> what it named before stays; nobody may bootstrap until one succeeds again
+    a datagram for an earlier
+      incarnation of ours              -> whoever sent it is asked: a group that still counts us in would answer
 
-Only HELLO_BACK is believed, because its nonce proves that both directions work now. An endpoint where a member lives is
-asked only if a source names it, and only every RESIDENT_ROUNDS rounds: that shows when somebody else lives there. Who
-is not active, or has no view yet, asks nobody; who has a view answers everybody.
+Only HELLO_BACK is believed, because its nonce proves that both directions work now, and that it is no replay of an
+earlier time. Nothing else moves `heard_foreign_at` and `heard_primary_at`, on which a bootstrap waits. An endpoint
+where a member lives is asked only if a source names it, and only every RESIDENT_ROUNDS rounds: that shows when somebody
+else lives there. Who is not active, or has no view yet, asks nobody; who has a view answers everybody.
 
 Invariants: our own endpoint is never asked, and no endpoint twice in a round; the round itself asks at most
 most_contacts, and all of it most_known; no table holds more than most_known; an acquaintance is no member of our view.
@@ -104,7 +108,7 @@ class Announce(Effect):
 
 @dataclass(frozen=True, slots=True)
 class Consult(Effect):
-    """Resolve the name, or enter our endpoint in the directory and list the others; then call `found`."""
+    """Resolve the name, or enter our endpoint in the directory and list the others; `found` or `not_found` answers."""
 
     source: DnsName | SharedDirectory
 
@@ -156,11 +160,15 @@ class Discovery:
             source: self._others(source.endpoints) if isinstance(source, StaticSeeds) else ()
             for source in config.sources
         }
+        self._looked_up: dict[Source, int | None] = {  # since when each look-up has succeeded every time
+            source: None for source in config.sources if isinstance(source, DnsName | SharedDirectory)
+        }
         self._acquaintances: dict[Endpoint, _Acquaintance] = {}  # the newest last, here and below
         self._known: dict[int, Address] = {}
         self._replaced: set[Address] = set()
         self._strangers, self._residents = _Rota(), _Rota()
-        self.heard_foreign_at: int | None = None  # the last HELLO or valid HELLO_BACK of somebody who is no member
+        self.heard_foreign_at: int | None = None  # the last valid HELLO_BACK of somebody who is no member
+        self.heard_primary_at: int | None = None  # the last of those that told a primary view
 
     @property
     def is_active(self) -> bool:
@@ -170,6 +178,12 @@ class Discovery:
     def replaced(self) -> tuple[Address, ...]:
         """Members of the view that have restarted since it began: the lives that we know are over."""
         return tuple(member for member in self._view.members if member in self._replaced)
+
+    @property
+    def looked_up_at(self) -> int | None:
+        """Since when all look-ups have succeeded, 0 without any; None while one has failed or has never ended."""
+        since = [at for at in self._looked_up.values() if at is not None]
+        return max(since, default=0) if len(since) == len(self._looked_up) else None
 
     def known(self, incarnation: int) -> Address | None:
         return self._known.get(incarnation)
@@ -208,12 +222,22 @@ class Discovery:
 
     def found(self, source: DnsName | SharedDirectory, endpoints: Sequence[Endpoint], now: int) -> list[Effect]:
         """All that `source` names now."""
-        if source not in self._places:
-            raise MisuseError(f"{source} is no source of ours; name it in DiscoveryConfig.sources")
+        if self._since(source) is None:
+            self._looked_up[source] = now
         before = {*self._named(), *self._homes, *self._acquaintances}
         self._places[source] = self._others(endpoints)[: self._config.most_known]
         new = [endpoint for endpoint in self._places[source] if endpoint not in before]
         return self._ask(new[: self._config.most_contacts])
+
+    def not_found(self, source: DnsName | SharedDirectory) -> None:
+        """The look-up failed: what it named before is still asked, but its silence says nothing."""
+        self._since(source)
+        self._looked_up[source] = None
+
+    def misaddressed(self, endpoint: Endpoint, now: int) -> list[Effect]:
+        """A datagram for an earlier incarnation of ours came from there. It may be a replay: only an answer counts."""
+        self._renew(now)
+        return [] if endpoint in self._homes else self._ask([endpoint])
 
     def hello(self, frame: Hello, now: int) -> list[Effect]:
         sender = frame.sender
@@ -223,7 +247,6 @@ class Discovery:
         answer = Contact(sender.endpoint, HelloBack(self._local, self._view.summary, frame.nonce))
         if sender in self._view:
             return [answer]
-        self.heard_foreign_at = now
         self._renew(now)
         return [answer, *self._ask([sender.endpoint])]
 
@@ -240,6 +263,7 @@ class Discovery:
             self._acquaintances.pop(sender.endpoint, None)  # whoever else lived there is gone
         else:
             self.heard_foreign_at = now
+            self.heard_primary_at = now if frame.view.is_primary else self.heard_primary_at
             self._remember(self._acquaintances, sender.endpoint, _Acquaintance(now, frame))
         return [] if coordinator == sender or coordinator in self._view else self._ask([coordinator.endpoint])
 
@@ -272,6 +296,11 @@ class Discovery:
     def next_deadline(self) -> int | None:
         has_sources = any(not isinstance(source, StaticSeeds) or names for source, names in self._places.items())
         return self._due if self._is_active and (has_sources or self._acquaintances) else None
+
+    def _since(self, source: DnsName | SharedDirectory) -> int | None:
+        if source not in self._looked_up:
+            raise MisuseError(f"{source} is no source of ours; name it in DiscoveryConfig.sources")
+        return self._looked_up[source]
 
     def _renew(self, now: int) -> None:
         """With nobody to look for there are no rounds; one who comes by itself must not be taken for one just asked."""

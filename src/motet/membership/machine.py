@@ -5,7 +5,8 @@
     a suspect, a member that lives in another view, one whose process restarted, one that others cannot hear
                                                  -> the engine does without it
     nobody ever was in a primary view, enough
-    seeds are here, nobody else is heard         -> the view is made primary: the group is founded
+    seeds are here, all look-ups succeeded,
+    nobody else answers                          -> the view is made primary: the group is founded
 
 Invariant: the detector watches exactly the members of the engine's view, and discovery knows that view.
 """
@@ -22,7 +23,7 @@ from motet.core.settling import steps
 from motet.core.view import NO_VIEW, View, ViewId, ViewSummary
 from motet.membership.config import MembershipConfig
 from motet.membership.detector import MOST_UNTOLD, FailureDetector, LinkReport, SignOfLife, Suspected, Trusted
-from motet.membership.discovery import Discovery, DnsName, SharedDirectory
+from motet.membership.discovery import FRESH_PROBES, Discovery, DnsName, SharedDirectory
 from motet.membership.engine import FRAMES as ENGINE_FRAMES
 from motet.membership.engine import EngineConfig, Flushed, MergeFailed, Surroundings, ViewEngine, ViewInstalled
 from motet.membership.primary import PrimaryRecord, is_primary
@@ -87,7 +88,6 @@ class Membership(Surroundings):
         self._barren: tuple[
             Address, ...
         ] = ()  # these tried to found the group, and one of them knows or lacks too much
-        self._past_heard_at: int | None = None  # somebody spoke to an earlier life of ours: a group exists
 
     # What the application asks for
 
@@ -102,6 +102,11 @@ class Membership(Surroundings):
     def found(self, source: DnsName | SharedDirectory, endpoints: Sequence[Endpoint], now: int) -> list[Effect]:
         """The answer to `Consult`."""
         return self._settle(self._discovery.found(source, endpoints, now), now)
+
+    def not_found(self, source: DnsName | SharedDirectory, now: int) -> list[Effect]:
+        """The look-up that `Consult` asked for has failed."""
+        self._discovery.not_found(source)
+        return self._settle([], now)
 
     def supply_state(self, view: ViewId, data: bytes, is_last: bool, now: int) -> list[Effect]:
         """The answer to `ProvideState`, in as many pieces as the application likes."""
@@ -129,10 +134,11 @@ class Membership(Surroundings):
         self._note_elsewhere(sender, now)
         return self._settle([], now)
 
-    def heard_of_past(self, now: int) -> None:
-        self._past_heard_at = now
-
     # What the network and the clock bring
+
+    def misaddressed(self, sources: Sequence[Endpoint], now: int) -> list[Effect]:
+        """Datagrams for an earlier incarnation of ours came from there: a group may exist that still counts it in."""
+        return self._settle([asked for at in sources for asked in self._discovery.misaddressed(at, now)], now)
 
     def greet(self, frame: Hello | HelloBack, now: int) -> list[Effect]:
         discovery = self._discovery
@@ -237,8 +243,7 @@ class Membership(Surroundings):
 
         Without seeds nothing but silence tells that there is no group yet.
         """
-        counts_strangers = not self._config.seeds
-        return self._has_founders(members) and self._now >= self._quiet_from(counts_strangers=counts_strangers)
+        return self._has_founders(members) and self._is_quiet(self._now)
 
     def was_heard(self, member: Address, since: int) -> bool:
         return self._detector.was_heard(member, since)
@@ -262,10 +267,23 @@ class Membership(Surroundings):
         is_enough = not seeds or 2 * sum(seed in here for seed in seeds) > len(seeds)
         return self._config.founds and self._started_at is not None and is_enough
 
-    def _quiet_from(self, *, counts_strangers: bool) -> int:
-        """When silence will have lasted for found_ns."""
-        heard = (self._started_at, self._past_heard_at, self._discovery.heard_foreign_at if counts_strangers else None)
-        return max((at for at in heard if at is not None), default=0) + self._config.found_ns
+    def _is_quiet(self, now: int) -> bool:
+        due = self._quiet_from(counts_strangers=not self._config.seeds)
+        return due is not None and now >= due
+
+    def _quiet_from(self, *, counts_strangers: bool) -> int | None:
+        """When silence will have lasted for found_ns. None: a look-up has failed, so it does not say who is there."""
+        discovery, found_ns = self._discovery, self._config.found_ns
+        looked_up_at = 0 if self._config.bootstrap_without_lookup else discovery.looked_up_at
+        if looked_up_at is None:
+            return None
+        heard = (self._started_at, looked_up_at, discovery.heard_foreign_at if counts_strangers else None)
+        quiet_from = max((at for at in heard if at is not None), default=0) + found_ns
+        if discovery.heard_primary_at is None:
+            return quiet_from
+        # A few answers of an existing group may be lost before it counts as gone.
+        fresh_ns = FRESH_PROBES * self._config.discovery.probe_ns
+        return max(quiet_from, discovery.heard_primary_at + max(found_ns, fresh_ns))
 
     # Effects of the parts, for one another
 
@@ -299,8 +317,8 @@ class Membership(Surroundings):
         before = self._members
         view, self._members = installed.view, installed.view.members
         is_in_vain = view.members == before and not view.is_primary  # nothing but the attempt to found does that
-        was_quiet = now >= self._quiet_from(counts_strangers=not self._config.seeds)  # else it is tried again later
-        self._barren = view.members if is_in_vain and was_quiet else ()
+        was_quiet = is_in_vain and self._is_quiet(now)  # else it is tried again later
+        self._barren = view.members if was_quiet else ()
         self._elsewhere.clear()
         self._reports.begin_view(view.members, now)
         self._report_at = self._sighted_at = None

@@ -51,7 +51,7 @@ class Host:
         self._steps = 0
         self._world = surroundings
         self._rng = rng
-        self._inbox: list[bytes] = []
+        self._inbox: list[tuple[bytes, Endpoint | None]] = []  # with where each came from, where that is known
         self._is_drain_planned = False
         self._is_release_due = False
         self._wake_at: int | None = None
@@ -109,7 +109,7 @@ class Host:
         if self._tracer is not None:
             self._trace_arrival(self._tracer, data, source, is_full)
         if not is_full:
-            self._inbox.append(data)
+            self._inbox.append((data, source.endpoint if source is not None else None))
             self._plan_drain()
 
     def _trace_arrival(self, tracer: Tracer, data: bytes, source: Address | None, is_full: bool) -> None:
@@ -264,7 +264,8 @@ class Host:
         self._is_drain_planned = False
         if self.is_alive and not self.is_paused and self._inbox:
             batch, self._inbox = self._inbox, []
-            self.do(lambda now: self.member.receive(batch, now))
+            datagrams, sources = [data for data, _ in batch], [at for _, at in batch if at is not None]
+            self.do(lambda now: self.member.receive(datagrams, now, sources if len(sources) == len(batch) else None))
 
     def _plan_wake(self) -> None:
         deadline = self.member.next_deadline()

@@ -108,6 +108,7 @@ class Member:
         self._others: tuple[Address, ...] = ()
         self._group = group_id(group)
         self._known: dict[int, Address] = {address.incarnation: address}
+        self._misaddressed: list[bytes] = []  # datagrams of this wake-up for another incarnation at our endpoint
         self._delivery = Delivery(config.state_buffer_bytes, self.counters)
         self._carrier = SnapshotCarrier.of(address, self.unicast, self.channel, config.snapshot, self.counters)
         self.snapshots = self._carrier.machine
@@ -250,8 +251,11 @@ class Member:
 
     # What the driver brings
 
-    def receive(self, datagrams: Sequence[bytes], now: int) -> list[Effect]:
-        """All datagrams of one wake-up; runs of frames of one peer for one machine are handled as one batch."""
+    def receive(self, datagrams: Sequence[bytes], now: int, sources: Sequence[Endpoint] | None = None) -> list[Effect]:
+        """All datagrams of one wake-up; runs of frames of one peer for one machine are handled as one batch.
+
+        `sources` says where each came from; it is needed only while `wants_sources`.
+        """
         effects: list[Effect] = []
         batch: list[Frame] = []
         peer: Address = self.address
@@ -269,7 +273,18 @@ class Member:
             batch.append(frame)
         if batch:
             effects += self._handle(previous, peer, batch, now)
+        if self._misaddressed:
+            effects += self._ask_who_spoke(datagrams, sources or (), now)
         return effects + self._put_in_order(now) if self._is_order_due else effects
+
+    def _ask_who_spoke(self, datagrams: Sequence[bytes], sources: Sequence[Endpoint], now: int) -> list[Effect]:
+        """Datagrams for an earlier incarnation of ours prove nothing, for they may be replayed; an answer would."""
+        misaddressed, self._misaddressed = {id(datagram) for datagram in self._misaddressed}, []
+        if not self.wants_sources:
+            return []
+        pairs = zip(datagrams, sources, strict=False)
+        places = dict.fromkeys(source for datagram, source in pairs if id(datagram) in misaddressed)
+        return self._perform(self.membership.misaddressed(tuple(places), now), now)
 
     def _handle(self, handler: Handler, peer: Address, frames: Sequence[Frame], now: int) -> list[Effect]:
         if self._is_order_due and handler not in self._of_the_channel:
@@ -314,6 +329,10 @@ class Member:
         """The driver's answer to `Consult`."""
         return self._perform(self.membership.found(source, endpoints, now), now)
 
+    def not_found(self, source: DnsName | SharedDirectory, now: int) -> list[Effect]:
+        """The driver's answer to `Consult` when the look-up failed."""
+        return self._perform(self.membership.not_found(source, now), now)
+
     def tick(self, now: int) -> list[Effect]:
         """Whoever waits for this moment; most often that is one machine."""
         effects: list[Effect] = []
@@ -344,6 +363,11 @@ class Member:
         if self._membership is None:
             raise MisuseError("this member has no membership: give its MemberConfig a MembershipConfig")
         return self._membership
+
+    @property
+    def wants_sources(self) -> bool:
+        """Whether `receive` needs to know where datagrams come from: until there is a group, to find the one before."""
+        return self._membership is not None and not self._membership.view.is_primary
 
     @property
     def multicast(self) -> Multicast:
@@ -406,8 +430,7 @@ class Member:
             return None
         if envelope.destination != NOBODY and envelope.destination != self._incarnation:
             self.counters[Count.NOT_FOR_US] += 1
-            if self._membership is not None:
-                self._membership.heard_of_past(now)
+            self._misaddressed.append(datagram)
             return None
         if self._membership is not None and isinstance(envelope.frame, GREETINGS):
             return self._introduced(envelope, envelope.frame.sender)

@@ -1,12 +1,14 @@
 """The sealed envelope: whoever does not hold the group's key can neither read, alter, forge nor repeat a datagram.
 
-    magic 2 bytes  version u8  key u8  incarnation u64  counter u64  | ciphertext | tag 16 bytes
+    magic 2 bytes  version u8  key u8  incarnation u64  counter u64  salt u64  | ciphertext | tag 16 bytes
 
 The cipher is AES-256-GCM (on processors of today the faster one; benchmarks/sealing.py compares). The header is
-authenticated with the rest. Every life of every process seals with a key of its own, derived from the group's key and
-its incarnation by HKDF (RFC 5869, expand only: the group's key is uniformly random), under a counter that begins at 1
-and goes on through a change of keys. So no nonce is ever used twice: not by two members that share a key, and not by
-a process that restarts, because it draws a new incarnation. One datagram for many receivers is sealed once.
+authenticated with the rest. Every life of every process seals with a key of its own, derived from the group's key, its
+incarnation and a salt by HKDF (RFC 5869, expand only: the group's key is uniformly random), under a counter that begins
+at 1 and goes on through a change of keys. The salt is drawn from the system's entropy at every start, and from nothing
+else. So no nonce is ever used twice: not by two members that share a key, not by a process that restarts, and not by
+two that were started from copies of one machine and drew the same incarnation. Only a process that is copied while it
+runs, memory and all, repeats its salt. One datagram for many receivers is sealed once.
 
 What a key does not do: it proves that some member of the group spoke, not which one.
 
@@ -41,20 +43,33 @@ from motet.core.counters import Count
 from motet.errors import ConfigError
 
 MAGIC = b"mS"
-VERSION = 1
+VERSION = 2
 KEY_BYTES = 32
-SEAL_HEADER = Struct("<2sBBQQ")
+SEAL_HEADER = Struct("<2sBBQQQ")
 TAG_BYTES = 16
 SEAL_OVERHEAD = SEAL_HEADER.size + TAG_BYTES  # what a sealed datagram is longer than the plain one
+SALT_BITS = 64
 MOST_KEYS = 8  # two are enough to rotate
+MOST_CIPHERS = 2 * MOST_KEYS  # of one sender: it has one salt and seals with one key at a time
 KEY_FORMS = (
     "32 bytes as base64 (44 characters) or as hexadecimal digits (64), perhaps with a number 0 to 255 "
     "and a colon before them; `motet key` prints a new one"
 )
 
+_REMEDY = "make one with `motet key` and give it to every member"
 _NONCE = Struct("<4xQ")
 _SUBKEY = b"motet sealed datagram, sender "
 _KEY_ID = b"motet key id"
+
+
+class _HiddenKey(bytes):
+    """A key that no representation and no copy shows: `dataclasses.asdict` copies what it shows."""
+
+    def __repr__(self) -> str:
+        return "(not shown)"
+
+    def __deepcopy__(self, memo: object) -> bytes:
+        return b"(not shown)"
 
 
 class SealFault(Enum):
@@ -96,8 +111,14 @@ class Keyring:
         for key_id, key in self.keys.items():
             require_between("key id", key_id, 0, 255)
             require_between(f"length of key {key_id}", len(key), KEY_BYTES, KEY_BYTES)
+            if not any(key):
+                raise ConfigError(f"key {key_id} is nothing but zeros, as of a secret that was never set; {_REMEDY}")
+        object.__setattr__(self, "keys", {key_id: _HiddenKey(key) for key_id, key in self.keys.items()})
         if self.current not in self.keys:
             raise ConfigError(f"key {self.current} is to seal, but is not in the ring; allowed are: {_ids(self.keys)}")
+
+    def __deepcopy__(self, memo: object) -> Keyring:
+        return self  # it never changes, and a copy of its keys would be no keys
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> Keyring:
@@ -115,9 +136,9 @@ class Keyring:
             raise ConfigError(f"a keyring without a key opens nothing; a key is {KEY_FORMS}")
         return cls(keys, next(iter(keys)))
 
-    def subkey(self, key_id: int, incarnation: int) -> bytes:
+    def subkey(self, key_id: int, incarnation: int, salt: int) -> bytes:
         """What one life of one process seals with."""
-        info = _SUBKEY + incarnation.to_bytes(8, "little")
+        info = _SUBKEY + incarnation.to_bytes(8, "little") + salt.to_bytes(8, "little")
         return HKDFExpand(SHA256(), KEY_BYTES, info).derive(self.keys[key_id])
 
 
@@ -146,21 +167,23 @@ def is_sealed(datagram: bytes) -> bool:
 
 
 class Sealer:
-    """Seals what one life of one process sends. There must be only one for an incarnation, or nonces would repeat."""
+    """Seals what one life of one process sends. Two with the same incarnation and salt would repeat nonces."""
 
-    def __init__(self, keyring: Keyring, incarnation: int) -> None:
+    def __init__(self, keyring: Keyring, incarnation: int, salt: int) -> None:
+        """`salt`: SALT_BITS of the system's entropy, drawn for this sealer."""
         self._incarnation = incarnation
+        self._salt = salt
         self._counter = 0
         self.rekey(keyring)
 
     def rekey(self, keyring: Keyring) -> None:
         """From now on seal with this ring's current key. The counter goes on: windows know senders, not keys."""
         self._key_id = keyring.current
-        self._cipher = AESGCM(keyring.subkey(keyring.current, self._incarnation))
+        self._cipher = AESGCM(keyring.subkey(keyring.current, self._incarnation, self._salt))
 
     def seal(self, datagram: bytes) -> bytes:
         self._counter += 1
-        header = SEAL_HEADER.pack(MAGIC, VERSION, self._key_id, self._incarnation, self._counter)
+        header = SEAL_HEADER.pack(MAGIC, VERSION, self._key_id, self._incarnation, self._counter, self._salt)
         return header + self._cipher.encrypt(_NONCE.pack(self._counter), datagram, header)
 
 
@@ -192,10 +215,13 @@ class ReplayWindow:
         self._seen = ((self._seen << ahead) & self._mask) | 1 if ahead < self._mask.bit_length() else 1
 
 
+_CipherId = tuple[int, int]  # key id, salt
+
+
 @dataclass(slots=True)
 class _Sender:
     window: ReplayWindow
-    ciphers: dict[int, AESGCM]  # by key id
+    ciphers: dict[_CipherId, AESGCM]
 
 
 class Opener:
@@ -222,32 +248,37 @@ class Opener:
         """Any bytes at all go in. What comes out was sealed by a holder of the key, and came for the first time."""
         if (flaw := _flaw(sealed)) is not None:
             return SealReject(flaw)
-        _, _, key_id, incarnation, counter = SEAL_HEADER.unpack_from(sealed)
+        _, _, key_id, incarnation, counter, salt = SEAL_HEADER.unpack_from(sealed)
         if key_id not in self._keyring.keys:
             return SealReject(SealFault.UNKNOWN_KEY, key_id, incarnation)
         sender = self._senders.get(incarnation)
         if sender is not None and (fault := sender.window.fault(counter)) is not None:
             return SealReject(fault, key_id, incarnation)
-        cipher = self._cipher(sender, key_id, incarnation)
+        cipher = self._cipher(sender, incarnation, (key_id, salt))
         header, rest = sealed[: SEAL_HEADER.size], memoryview(sealed)[SEAL_HEADER.size :]
         try:
             datagram = cipher.decrypt(_NONCE.pack(counter), rest, header)
         except InvalidTag:
             return SealReject(SealFault.BROKEN, key_id, incarnation)
-        self._remember(sender, incarnation, counter, key_id, cipher)
+        self._remember(sender, incarnation, counter, (key_id, salt), cipher)
         return datagram
 
-    def _cipher(self, sender: _Sender | None, key_id: int, incarnation: int) -> AESGCM:
-        known = sender.ciphers.get(key_id) if sender is not None else None
-        return known or AESGCM(self._keyring.subkey(key_id, incarnation))
+    def _cipher(self, sender: _Sender | None, incarnation: int, which: _CipherId) -> AESGCM:
+        known = sender.ciphers.get(which) if sender is not None else None
+        key_id, salt = which
+        return known or AESGCM(self._keyring.subkey(key_id, incarnation, salt))
 
-    def _remember(self, sender: _Sender | None, incarnation: int, counter: int, key_id: int, cipher: AESGCM) -> None:
+    def _remember(
+        self, sender: _Sender | None, incarnation: int, counter: int, which: _CipherId, cipher: AESGCM
+    ) -> None:
         if sender is not None:
             sender.window.mark(counter)
-            sender.ciphers[key_id] = cipher
+            if which not in sender.ciphers and len(sender.ciphers) >= MOST_CIPHERS:
+                sender.ciphers.clear()
+            sender.ciphers[which] = cipher
             self._senders.move_to_end(incarnation)
             return
-        self._senders[incarnation] = _Sender(ReplayWindow(self._width, counter), {key_id: cipher})
+        self._senders[incarnation] = _Sender(ReplayWindow(self._width, counter), {which: cipher})
         if len(self._senders) > self._most_senders:
             self._senders.popitem(last=False)
 
