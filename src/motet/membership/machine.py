@@ -235,6 +235,11 @@ class Membership(Surroundings):
         return self._transfer.is_lost
 
     @property
+    def is_holder_again(self) -> bool:
+        """Nobody in our view has the state, and we are about to give ours."""
+        return self._transfer.is_holder_again
+
+    @property
     def state_provider(self) -> Address | None:
         """Whose state we wait for."""
         return self._transfer.provider
