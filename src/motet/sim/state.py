@@ -1,7 +1,8 @@
 """The scenario `state`: holders of the application's state are cut off, crash, and meet members that never got it.
 
 at every moment   nobody who lacks the state gives it; no state is replaced by one that does not extend it; nobody
-                  goes on with the log without the state before it; a view in which nobody has it says so
+                  goes on with the log without the state before it; a view in which nobody has it says so, and
+                      is not primary
 in the end        all who live have one state, which extends that of every one of them; or nobody has it, no process
                   that has all of it lives, and everybody was told. Then one begins anew, and all get its state
 """

@@ -65,6 +65,8 @@ class StateHost(GroupHost):
             case Delivered() if effect.channel is Channel.TOTAL:
                 self._apply(effect)
             case ViewInstalled():
+                if effect.view.is_primary and len(effect.lacking) == len(effect.view.members):
+                    self._violate(f"{effect.view} is primary, and nobody in it has the state")
                 self.is_groups |= effect.view.is_primary and self.address.incarnation not in effect.lacking
         return super()._make_real(effect)
 
