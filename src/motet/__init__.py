@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from motet.core.view import View
     from motet.errors import MotetError
     from motet.membership.engine import ViewInstalled
+    from motet.membership.transfer import StateLost, StateRefused
     from motet.ordering import RolledBack
 
 __version__ = version("motet")
@@ -38,6 +39,8 @@ _HOMES = {
     "ReplicatedDict": "motet.blocks",
     "RolledBack": "motet.ordering",
     "SendFailed": "motet.core.effects",
+    "StateLost": "motet.membership.transfer",
+    "StateRefused": "motet.membership.transfer",
     "SyncGroup": "motet.aio.sync",
     "View": "motet.core.view",
     "ViewInstalled": "motet.membership.engine",
@@ -59,6 +62,8 @@ __all__ = [
     "ReplicatedDict",
     "RolledBack",
     "SendFailed",
+    "StateLost",
+    "StateRefused",
     "SyncGroup",
     "View",
     "ViewInstalled",

@@ -27,6 +27,15 @@ class GroupFailedError(MotetError):
     """This member cannot go on: its disk or its own code failed. The others go on without it; join again."""
 
 
+class StateTransferError(GroupFailedError):
+    """The group's state did not reach this member's application: every holder refused, or the receiver raised.
+
+    The member has left the group, so that it does not go on without the state; join again.
+    """
+
+    retryable = True
+
+
 class CallError(MotetError):
     """A call got no answer that can be used."""
 

@@ -263,22 +263,6 @@ def test_a_joiner_gets_the_state_and_then_exactly_what_follows() -> None:
     run(test)
 
 
-def test_a_state_receiver_that_raises_is_reported_and_the_deliveries_go_on(caplog: pytest.LogCaptureFixture) -> None:
-    async def test() -> None:
-        def broken(data: bytes) -> None:
-            raise RuntimeError("cannot read it")
-
-        async with cluster("a", state_provider=lambda: b"state", consume=False) as (a,):
-            b = await join("b", [a], state_receiver=broken)
-            await a.multicast(b"on")
-            assert [m.payload for m in await take(b, 1)] == [b"on"]
-            await b.leave()
-
-    with caplog.at_level(logging.ERROR, logger="motet"):
-        run(test)
-    assert "raised" in caplog.text
-
-
 def test_leaving_ends_waiting_sends_and_later_ones_with_a_clear_error() -> None:
     async def test() -> None:
         async with cluster("a") as (a,):

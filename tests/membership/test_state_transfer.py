@@ -10,7 +10,7 @@ import pytest
 from motet.core.effects import Frame
 from motet.core.units import MILLISECOND
 from motet.core.view import ViewId
-from motet.membership import MembershipConfig, ProvideState, StateFailed, StateReceived, TransferConfig
+from motet.membership import MembershipConfig, ProvideState, StateFailed, StateReceived, StateRefused, TransferConfig
 from motet.wire.frames import MergeCommit, StateChunk, StateRequest
 from tests.membership.world import Entered, Flight, Got, Process, Supplier, World, log_as_state
 
@@ -290,7 +290,7 @@ class TestFaultsDuringATransfer:
         assert_equal_logs(world, "BC")
 
     def test_the_provider_refuses(self) -> None:
-        """The joiner's application is told why; the group goes on."""
+        """Both applications are told, and the next holder gives the state."""
         world = world_with_state()
         world.gather(*"AB")
         talk(world, "AB", 5)
@@ -301,9 +301,11 @@ class TestFaultsDuringATransfer:
         world["A"].supply = refuse
         world.start("C")
         world.run(2)
-        (failed,) = world["C"].saw(StateFailed)
-        assert isinstance(failed, StateFailed)
-        assert failed.reason == "not today"
+        refused = [told.by.name for told in world["C"].saw(StateRefused) if isinstance(told, StateRefused)]
+        assert refused == ["A"], "B gave it"
+        assert not world["C"].saw(StateFailed)
+        assert world["A"].saw(StateRefused)
+        assert_equal_logs(world, "ABC")
         world["A"].supply = log_as_state
         talk(world, "B", 5)
         world.start("D")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from heapq import heappop, heappush
 from math import ceil
 
@@ -20,11 +20,15 @@ from motet.core.units import MILLISECOND, SECOND
 from motet.core.view import View, ViewId
 from motet.errors import ConfigError, MisuseError
 from motet.membership.transfer import (
+    DELAYED_NS,
     MOST_CHUNK_BYTES,
     ProvideState,
+    StateDelayed,
     StateFailed,
     StateFrame,
+    StateLost,
     StateReceived,
+    StateRefused,
     StateTransfer,
     TransferConfig,
 )
@@ -32,7 +36,7 @@ from motet.wire.codec import Envelope, decode, encode
 from motet.wire.frames import StateChunk, StateNeed, StateRefusal, StateRequest
 from tests.membership.people import A, B, C, D, G
 
-CONFIG = TransferConfig(wants_state=True, chunk_bytes=4, window=4, retry_ns=50 * MILLISECOND)
+CONFIG = TransferConfig(wants_state=True, chunk_bytes=4, window=4, retry_ns=50 * MILLISECOND, needs_state=True)
 RETRY_NS = CONFIG.retry_ns
 START = 7 * SECOND  # a clock does not begin at zero
 V1, V2, V3 = (ViewId(number, 1) for number in (1, 2, 3))
@@ -146,18 +150,107 @@ def test_the_provider_is_the_most_senior_member_that_has_the_state() -> None:
     assert Alone(D).begin(members, without) == [ask(0, 4, to=A)]
 
 
-def test_where_all_lack_the_state_the_most_senior_counts_as_having_it() -> None:
+def test_where_all_lack_the_state_nobody_provides_it_and_every_application_is_notified() -> None:
     members, without = view(V1, B, A, C), lacking(A, B, C)
-    senior = Alone(B)
-    assert senior.begin(members, without) == [ProvideState(V1)]
-    assert senior.machine.need is StateNeed.HELD
-    assert Alone(A).begin(members, without) == [ask(0, 4, to=B)]
+    for member in (A, B, C):
+        alone = Alone(member)
+        assert alone.begin(members, without) == [StateLost(members)]
+        assert (alone.machine.is_lost, alone.machine.need) == (True, StateNeed.LACKING)
+        assert alone.machine.next_deadline() is None
 
 
-def test_a_member_that_is_alone_has_the_state_and_nobody_to_give_it_to() -> None:
-    alone = Alone(A)
-    assert alone.begin(view(V1, A), lacking(A)) == []
+def test_a_member_that_lacks_the_state_lacks_it_through_every_view_until_it_received_it() -> None:
+    alone = joiner()
+    assert alone.begin(view(V2, B), lacking(B)) == [StateLost(view(V2, B))]
+    assert alone.begin(view(V3, A, B), lacking(B)) == [ask(0, 4, view=V3)]
+    alone.receive(A, chunk(0, True, V3))
     assert alone.machine.need is StateNeed.HELD
+
+
+def test_an_application_that_needs_no_state_says_that_it_may_go_on_without() -> None:
+    alone = Alone(B, replace(CONFIG, needs_state=False))
+    alone.begin(view(V1, A, B), lacking(B))
+    before = alone.machine.need
+    alone.machine.require()
+    assert (before, alone.machine.need) == (StateNeed.DISPENSABLE, StateNeed.LACKING)
+
+
+def test_only_where_the_state_is_lost_may_it_begin_anew() -> None:
+    alone = joiner()
+    with pytest.raises(MisuseError, match="not lost"):
+        alone.machine.begin_anew()
+    alone.begin(view(V2, B), lacking(B))
+    alone.machine.begin_anew()
+    assert (alone.machine.is_holder_again, alone.machine.need) == (True, StateNeed.HELD)
+
+
+@pytest.mark.parametrize(("covered", "need"), [(7, StateNeed.SPARE), (6, StateNeed.LACKING), (None, StateNeed.LACKING)])
+def test_whoever_has_all_of_the_log_can_stand_in_for_the_holder(covered: int | None, need: StateNeed) -> None:
+    machine = StateTransfer(B, CONFIG, Counters())
+    machine.begin_view(view(V1, A, B), lacking(B), START, position=7, covered=covered)
+    assert machine.need is need
+    machine.rolled_back()
+    assert machine.need is StateNeed.LACKING
+
+
+def test_whoever_has_all_of_the_log_says_nothing_of_a_loss_where_nobody_holds_the_state() -> None:
+    machine = StateTransfer(B, CONFIG, Counters())
+    assert machine.begin_view(view(V1, B, C), lacking(B, C), START, position=7, covered=7) == []
+    assert machine.is_holder_again
+
+
+def test_the_notice_of_a_loss_says_until_when_this_member_had_the_state() -> None:
+    machine = StateTransfer(B, CONFIG, Counters())
+    lost = view(V2, B, C)
+    assert machine.begin_view(lost, lacking(B, C), START, position=7, covered=6, lineage=V1) == [StateLost(lost, V1)]
+
+
+# Refusals, and the next holder
+
+
+def test_when_the_same_members_form_a_new_view_the_next_holder_provides() -> None:
+    for member, first, second in ((A, [ProvideState(V1)], []), (B, [], [ProvideState(V2)])):
+        alone = Alone(member)
+        assert alone.begin(view(V1, A, B, C), lacking(C)) == first
+        assert alone.begin(view(V2, A, B, C), lacking(C)) == second
+    alone = Alone(C)
+    alone.begin(view(V1, A, B, C), lacking(C))
+    assert alone.begin(view(V2, A, B, C), lacking(C)) == [ask(0, 4, to=B, view=V2)]
+    assert alone.begin(view(V3, A, B, C), lacking(C)) == [ask(0, 4, to=A, view=V3)]
+
+
+def test_the_coordinator_is_told_of_a_refusal_while_another_holder_can_be_asked() -> None:
+    alone = Alone(B)
+    alone.begin(view(V1, C, B, A), lacking(C))
+    refusal = StateRefusal(V1, "no")
+    assert alone.refuse("no") == [StateRefused(V1, B, "no"), Transmit(C, refusal)]
+    coordinator = Alone(A)
+    coordinator.begin(view(V1, A, B, C), lacking(A))
+    assert not coordinator.machine.wants_other_provider
+    bystander = Alone(D)
+    bystander.begin(view(V1, D, B, C), lacking(C))
+    assert bystander.machine.wants_other_provider is False
+
+
+def test_a_joiner_is_told_of_each_refusal_and_that_the_last_was_the_last() -> None:
+    alone = Alone(C)
+    alone.begin(view(V1, A, B, C), lacking(C))
+    assert alone.receive(A, StateRefusal(V1, "no")) == [StateRefused(V1, A, "no")]
+    assert alone.machine.wants_other_provider
+    assert alone.tick(START + RETRY_NS) == [ask(0, 4)]  # whoever forms the next view may not have heard of it
+    alone.begin(view(V2, A, B, C), lacking(C))
+    failed = StateFailed(V2, "A: no; B: nor I", is_final=True)
+    assert alone.receive(B, StateRefusal(V2, "nor I")) == [StateRefused(V2, B, "nor I"), failed]
+    assert (alone.machine.next_deadline(), alone.machine.need) == (None, StateNeed.LACKING)
+
+
+def test_a_provider_that_gives_nothing_is_named_again_and_again() -> None:
+    alone = joiner()
+    for times in (1, 2):
+        now = START + times * DELAYED_NS
+        assert StateDelayed(V1, A, times * DELAYED_NS) in alone.tick(now)
+    alone.receive(A, chunk(0), START + 2 * DELAYED_NS)
+    assert not [told for told in alone.tick(START + 3 * DELAYED_NS - 1) if isinstance(told, StateDelayed)]
 
 
 def test_those_who_lack_the_state_and_are_not_in_the_view_do_not_count() -> None:
@@ -414,7 +507,8 @@ def test_whoever_asks_is_told_of_a_refusal() -> None:
     assert alone.receive(D, StateRequest(V1, 0, 4)) == []
     assert alone.receive(B, StateRequest(V1, 0, 4)) == []
     refusal = StateRefusal(V1, "disk on fire")
-    assert alone.refuse("disk on fire") == [Transmit(B, refusal), Transmit(D, refusal)]
+    told = [StateRefused(V1, A, "disk on fire"), Transmit(B, refusal), Transmit(D, refusal)]
+    assert alone.refuse("disk on fire") == told
     assert alone.receive(C, StateRequest(V1, 0, 4)) == [Transmit(C, refusal)]
     assert alone.receive(B, StateRequest(V1, 0, 4)) == [Transmit(B, refusal)]
 
@@ -423,7 +517,7 @@ def test_an_application_may_fail_in_the_middle_of_its_state() -> None:
     alone = provider(None)
     alone.receive(B, StateRequest(V1, 0, 4))
     assert alone.supply(b"aaaab", is_last=False) == sent(B, (0, b"aaaa"))
-    assert alone.refuse("no more") == [Transmit(B, StateRefusal(V1, "no more"))]
+    assert alone.refuse("no more") == [StateRefused(V1, A, "no more"), Transmit(B, StateRefusal(V1, "no more"))]
     assert held_by(alone) == 0
 
 
@@ -443,7 +537,7 @@ def test_an_application_may_fail_in_the_middle_of_its_state() -> None:
 def test_a_reason_is_cut_to_what_travels_without_breaking_a_character(reason: str, expected: str) -> None:
     alone = provider(None)
     alone.receive(B, StateRequest(V1, 0, 4))
-    assert alone.refuse(reason) == [Transmit(B, StateRefusal(V1, expected))]
+    assert alone.refuse(reason) == [StateRefused(V1, A, expected), Transmit(B, StateRefusal(V1, expected))]
     decoded = decode(1, encode(1, 1, 2, StateRefusal(V1, expected)))
     assert isinstance(decoded, Envelope)
     assert decoded.frame == StateRefusal(V1, expected)
@@ -453,7 +547,8 @@ def test_a_refusal_is_told_once_and_the_joiner_stops_asking_but_still_waits() ->
     alone = joiner()
     assert alone.receive(A, chunk(0)) == [got(0)]
     assert alone.receive(A, chunk(2)) == []
-    assert alone.receive(A, StateRefusal(V1, "no")) == [StateFailed(V1, "no")]
+    refused, failed = StateRefused(V1, A, "no"), StateFailed(V1, "A: no", is_final=True)
+    assert alone.receive(A, StateRefusal(V1, "no")) == [refused, failed]
     assert alone.receive(A, StateRefusal(V1, "no")) == []
     assert alone.receive(A, chunk(1)) == []
     assert alone.counters == {Count.FRAME_DUPLICATE: 1, Count.FRAME_MISPLACED: 1}
@@ -674,17 +769,17 @@ def test_when_all_who_had_the_state_are_gone_the_half_of_one_is_void() -> None:
     alone = joiner()
     alone.receive(A, chunk(0))
     assert alone.begin(view(V2, D, B), lacking(B)) == [ask(0, 4, to=D, view=V2)]  # and nothing arrives of this one
-    failed, asked = alone.begin(view(V3, B, C), lacking(B, C))
+    failed, lost = alone.begin(view(V3, B, C), lacking(B, C))
     assert isinstance(failed, StateFailed)
-    assert (failed.view, asked) == (V3, ProvideState(V3))
-    assert alone.machine.need is StateNeed.HELD
-    assert alone.begin(view(ViewId(4, 1), B)) == []
+    assert (failed.view, failed.is_final, lost) == (V3, False, StateLost(view(V3, B, C)))
+    assert alone.machine.need is StateNeed.LACKING
+    assert alone.begin(view(ViewId(4, 1), B), lacking(B)) == [StateLost(view(ViewId(4, 1), B))]
 
 
 def test_one_that_received_nothing_yet_has_nothing_to_void() -> None:
     alone = joiner()
     alone.receive(A, chunk(1))
-    assert alone.begin(view(V2, B, C), lacking(B, C)) == [ProvideState(V2)]
+    assert alone.begin(view(V2, B, C), lacking(B, C)) == [StateLost(view(V2, B, C))]
 
 
 # Settings
@@ -701,7 +796,7 @@ def with_setting(name: str, value: int) -> TransferConfig:
 
 
 def test_every_setting_that_is_a_number_has_its_limits_here() -> None:
-    assert {setting.name for setting in fields(TransferConfig)} == {"wants_state", *LIMITS}
+    assert {setting.name for setting in fields(TransferConfig)} == {"wants_state", "needs_state", *LIMITS}
 
 
 @pytest.mark.parametrize(("name", "least", "most"), [(name, *limits) for name, limits in LIMITS.items()])
@@ -907,7 +1002,7 @@ def test_a_joiner_hears_of_a_refusal_even_if_the_first_one_is_lost() -> None:
     group.run(START + 2 * LATENCY_NS)
     group._perform(A, group.machines[A].refuse(V1, "no", group.now))
     group.run()
-    assert group.told[B] == [StateFailed(V1, "no")]
+    assert group.told[B] == [StateRefused(V1, A, "no"), StateFailed(V1, "A: no", is_final=True)]
     assert group.machines[B].is_waiting
 
 
@@ -919,6 +1014,7 @@ SKEWS = st.lists(DELAYS, min_size=1, max_size=4)
 CONFIGS = st.builds(
     TransferConfig,
     wants_state=st.just(True),
+    needs_state=st.just(True),
     chunk_bytes=st.integers(1, 30),
     window=st.integers(1, 9),
     retry_ns=st.sampled_from([MILLISECOND, 3 * MILLISECOND, 50 * MILLISECOND]),

@@ -11,6 +11,7 @@ from motet.core.effects import Channel, SendFailed
 from motet.core.identity import Address
 from motet.core.view import View
 from motet.membership.engine import ViewInstalled
+from motet.membership.transfer import StateLost, StateRefused
 from motet.ordering import RolledBack, StableAdvanced
 
 ORDERS = {Channel.TOTAL: "total", Channel.MULTICAST: "fifo", Channel.UNICAST: "direct"}
@@ -44,7 +45,7 @@ class Batch(NamedTuple):
 
 _make_message = partial(tuple.__new__, Message)  # without a Python frame per message
 
-Notice = ViewInstalled | RolledBack | StableAdvanced | SendFailed
+Notice = ViewInstalled | RolledBack | StableAdvanced | SendFailed | StateLost | StateRefused
 Event = Message | Notice
 BatchEvent = Batch | Notice
 

@@ -30,10 +30,25 @@ from motet.aio.snapshots import SnapshotTaker
 from motet.aio.state import StateParts, StateProvider, StateReceiver
 from motet.core.effects import Channel, Effect, SendFailed
 from motet.core.identity import Address
+from motet.core.units import SECOND
 from motet.core.view import View
-from motet.errors import GroupFailedError, LeftGroupError, MisuseError, MotetError, NotPrimaryError
+from motet.errors import (
+    GroupFailedError,
+    LeftGroupError,
+    MisuseError,
+    MotetError,
+    NotPrimaryError,
+    StateTransferError,
+)
 from motet.membership.engine import Left, ViewInstalled
-from motet.membership.transfer import ProvideState, StateFailed, StateReceived
+from motet.membership.transfer import (
+    ProvideState,
+    StateDelayed,
+    StateFailed,
+    StateLost,
+    StateReceived,
+    StateRefused,
+)
 from motet.ordering import AppendRepeated, RolledBack, StableAdvanced
 from motet.snapshot import RecordState, SnapshotFailed, SnapshotTaken
 from motet.snapshot.result import SnapshotResult
@@ -81,7 +96,7 @@ class Group:
         self._gathering = Gathering(driver, self._loop)
         self._ledger = Ledger()
         self._blocks = Blocks()
-        self._state = StateParts(state_provider, state_receiver, self._blocks, self._enqueue)
+        self._state = StateParts(state_provider, state_receiver, self._blocks, self._enqueue, self._fail_state)
         self._calls = Calls(self._send_call)
         self._calls.handler = on_call
         self._observer = Observer(name, driver)
@@ -340,9 +355,17 @@ class Group:
             case RolledBack():
                 self._rolled_back(effect)
             case ProvideState():
-                self._state.provide(partial(self._supply_state, effect))
-            case StateReceived() | StateFailed():
+                self._state.provide(partial(self._supply_state, effect), partial(self._refuse_state, effect))
+            case StateReceived():
                 self._state.received(effect)
+            case StateFailed():
+                self._state_failed(effect)
+            case StateLost():
+                self._state_lost(effect)
+            case StateRefused():
+                self._state_refused(effect)
+            case StateDelayed():
+                self._warn_of_delay(effect)
             case RecordState():
                 refuse = partial(self._refuse_snapshot, effect.snapshot)
                 self._state.provide(partial(self._supply_snapshot, effect.snapshot), refuse)
@@ -406,8 +429,69 @@ class Group:
         self._ledger.roll_back(effect.first, error)
         self._enqueue(effect)
 
+    # The state of the application
+
+    @property
+    def has_state(self) -> bool:
+        """Whether this member has the group's state; one that joins does not until its receiver was called."""
+        return not self._driver.member.membership.is_waiting_for_state
+
+    async def begin_state_anew(self) -> None:
+        """Where nobody has the state (`StateLost`): what this member's application holds now is the group's state.
+
+        All others receive it. Whatever a member that is away has beyond it is replaced when that member comes back, so
+        call it only when no holder can come back, and at one member. Raises `MisuseError` where the state is not lost.
+        """
+        self._check_open()
+        await asyncio.wrap_future(self._driver.ask(lambda: self._driver.do_now(self._driver.member.begin_state_anew)))
+
     def _supply_state(self, effect: ProvideState, data: bytes) -> None:
         self._driver.do(lambda now: self._driver.member.supply_state(effect.view, data, True, now))
+
+    def _refuse_state(self, effect: ProvideState, reason: str) -> None:
+        self._driver.do(lambda now: self._driver.member.refuse_state(effect.view, reason, now))
+
+    def _state_refused(self, effect: StateRefused) -> None:
+        """The traceback was logged where the provider raised."""
+        whose = "this member's application" if effect.by == self.address else str(effect.by)
+        logger.warning("%s did not give the state of group %r: %s", whose, self.name, effect.reason)
+        self._enqueue(effect)
+
+    def _state_lost(self, effect: StateLost) -> None:
+        self._state.void()
+        logger.error(
+            "nobody in view %s of group %r has its state: nothing is ordered until a member that has it comes back; "
+            "if none can, call begin_state_anew() at the member whose state is to be the group's",
+            effect.view,
+            self.name,
+        )
+        self._enqueue(effect)
+
+    def _warn_of_delay(self, effect: StateDelayed) -> None:
+        logger.warning(
+            "%s has waited %.0f s for the state of group %r: %s has given nothing; its application may be busy, or "
+            "does not take its events",
+            self.address,
+            effect.waited_ns / SECOND,
+            self.name,
+            effect.provider,
+        )
+
+    def _state_failed(self, effect: StateFailed) -> None:
+        self._state.void()
+        if effect.is_final:
+            self._fail_state(f"no member could give it: {effect.reason}")
+
+    def _fail_state(self, reason: str) -> None:
+        """Leave rather than go on without the state; the events that wait are of a state that is not here."""
+        if self._end is not None:
+            return
+        error = StateTransferError(f"{self.address} did not get the state of group {self.name!r}: {reason}; join again")
+        logger.error("%s", error)
+        self._gathering.flush()
+        self._driver.do(self._driver.member.leave)
+        self._queue.fail(error)
+        self._finish(error)
 
     # Snapshots
 
@@ -441,6 +525,7 @@ class Group:
     ) -> None:
         """Operations under this name go to `apply`, in the order of the log, at every member that registers it."""
         self._blocks.register(name, apply, on_view, take, restore)
+        self._driver.do(self._driver.member.require_state)
 
     async def multicast_block(self, name: str, operation: bytes) -> Receipt:
         return await self._multicast((message_of(name, operation),), Channel.TOTAL, Port.BLOCKS)

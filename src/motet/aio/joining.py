@@ -177,7 +177,10 @@ class Joining:
         rng = self.world.draw_rng()
         waits_for_disk = journal is not None and journal.config.waits_for_disk
         settings = config.member_config(
-            wants_state=True, waits_for_disk=waits_for_disk, receive_bytes=transport.receive_bytes
+            wants_state=True,
+            needs_state=self.state_receiver is not None,
+            waits_for_disk=waits_for_disk,
+            receive_bytes=transport.receive_bytes,
         )
         member = Member(address, self.group, settings, rng, _memory(journal))
         if journal is not None:

@@ -22,6 +22,7 @@ from motet.core.units import SECOND
 from motet.core.view import View
 from motet.membership.detector import Suspected, Trusted
 from motet.membership.engine import ViewInstalled
+from motet.membership.transfer import StateDelayed, StateFailed, StateLost, StateRefused
 from motet.ordering import RolledBack
 from motet.stack import Delivered, Member
 
@@ -63,6 +64,8 @@ class Observer:
                 self._note_view(effect)
             elif isinstance(effect, RolledBack):
                 self._note("rolled_back", f"positions {effect.first} to {effect.last} were taken back")
+            elif isinstance(effect, StateLost | StateRefused | StateDelayed | StateFailed):
+                self._note_state(effect)
             elif isinstance(effect, SendFailed):
                 self._note("send_failed", str(effect.error))
             elif isinstance(effect, Suspected | Trusted):
@@ -101,6 +104,17 @@ class Observer:
         )
         self._note("view", f"{view.id} {'primary' if view.is_primary else 'not primary'}: {', '.join(names)}")
 
+    def _note_state(self, effect: StateLost | StateRefused | StateDelayed | StateFailed) -> None:
+        match effect:
+            case StateLost():
+                self._note("state_lost", f"nobody in {effect.view} has the state of the group")
+            case StateRefused():
+                self._note("state_refused", f"{effect.by} did not give the state: {effect.reason}")
+            case StateDelayed():
+                self._note("state_delayed", f"{effect.provider} has not given the state yet")
+            case StateFailed():
+                self._note("state_failed", effect.reason)
+
     def _note(self, kind: str, text: str) -> None:
         self._events.append({"at": self._time(), "kind": kind, "text": text})
 
@@ -121,6 +135,7 @@ class Observer:
             "uptime_s": round(self._time() - self._started, 1),
             "view": _view(member.view),
             "log": self._log(member),
+            "state": _state(member),
             "multicast": _multicast(member),
             "unicast": _unicast(member),
             "queue": self.queue,
@@ -182,6 +197,17 @@ def _view(view: View) -> dict[str, Any]:
         "primary": view.is_primary,
         "coordinator": view.coordinator.name,
         "members": [{"name": m.name, "member": str(m), "endpoint": str(m.endpoint)} for m in view.members],
+    }
+
+
+def _state(member: Member) -> dict[str, Any]:
+    """How this member stands to the application's state: it has it, waits for a provider, or nobody here has it."""
+    membership = member.membership
+    provider = membership.state_provider
+    return {
+        "held": not membership.is_waiting_for_state,
+        "lost": membership.is_state_lost,
+        "provider": None if provider is None else str(provider),
     }
 
 

@@ -52,6 +52,12 @@ class EventQueue:
             self._idle_check.cancel()
         self._wake_up()
 
+    def fail(self, end: Exception) -> None:
+        """Nothing that waits is handed out any more: it would be taken for what it is not."""
+        self._events.clear()
+        self._rest = iter(())
+        self.close(end)
+
     @property
     def waiting_messages(self) -> int:
         return sum(len(event.payloads) for event, _ in list(self._events) if isinstance(event, Batch))

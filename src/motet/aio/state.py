@@ -4,6 +4,9 @@
 
 Blocks are asked when the driver's word is taken, for they have applied exactly what came before it. The application is
 asked when it has taken all events that came before: its state is then exactly that of the same moment.
+
+    a provider raises    -> logged with its traceback, and refused: the next holder is asked
+    a receiver raises    -> logged with its traceback, and the member fails: it must not go on without the state
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from functools import partial
 from struct import Struct
 
 from motet.aio.blocks import Blocks
-from motet.membership.transfer import StateFailed, StateReceived
+from motet.membership.transfer import StateReceived
 
 logger = logging.getLogger("motet")
 _COUNT = Struct("<H")
@@ -26,22 +29,33 @@ StateReceiver = Callable[[bytes], None]
 Later = Callable[[Callable[[], None]], None]
 Supply = Callable[[bytes], None]
 Refuse = Callable[[str], None]
+Fail = Callable[[str], None]  # the state is not ours and will not be
 
 
 class StateParts:
     def __init__(
-        self, provider: StateProvider | None, receiver: StateReceiver | None, blocks: Blocks, later: Later
+        self,
+        provider: StateProvider | None,
+        receiver: StateReceiver | None,
+        blocks: Blocks,
+        later: Later,
+        fail: Fail,
     ) -> None:
         """`later` runs something when the application has taken all events so far."""
         self._provider = provider
         self._receiver = receiver
         self._blocks = blocks
         self._later = later
+        self._fail = fail
         self._pieces: list[bytes] = []
 
-    def provide(self, supply: Supply, refuse: Refuse | None = None) -> None:
+    def provide(self, supply: Supply, refuse: Refuse) -> None:
         """Hand over the state of this moment, as soon as the application is there; if it fails, say so."""
-        parts = self._blocks.take()
+        try:
+            parts = self._blocks.take()
+        except Exception as error:
+            refuse(f"a block raised {type(error).__name__}: {error}")
+            raise
         if self._provider is None:
             supply(pack_parts(parts))
             return
@@ -52,28 +66,41 @@ class StateParts:
                 given = provider()
                 parts[APPLICATION] = given if isinstance(given, bytes) else b"".join(given)
             except Exception as error:
-                if refuse is not None:
-                    refuse(f"the state provider raised {type(error).__name__}: {error}")
+                refuse(f"the state provider raised {type(error).__name__}: {error}")
                 raise
             supply(pack_parts(parts))
 
         self._later(ask)
 
-    def received(self, effect: StateReceived | StateFailed) -> None:
-        if isinstance(effect, StateFailed):
-            logger.warning("the state of the group did not come: %s", effect.reason)
-            self._pieces.clear()
-            return
+    def received(self, effect: StateReceived) -> None:
         if effect.is_first:
             self._pieces.clear()
         self._pieces.append(effect.data)
         if effect.is_last:
             parts = unpack_parts(b"".join(self._pieces))
             self._pieces.clear()
-            application = parts.pop(APPLICATION, None)
-            self._blocks.restore(parts)
-            if application is not None and self._receiver is not None:
-                self._later(partial(self._receiver, application))
+            self._take_over(parts)
+
+    def void(self) -> None:
+        """The rest of the state does not come."""
+        self._pieces.clear()
+
+    def _take_over(self, parts: dict[str, bytes]) -> None:
+        application = parts.pop(APPLICATION, None)
+        self._tried("a block", partial(self._blocks.restore, parts))
+        if self._receiver is None:
+            return
+        if application is None:
+            logger.warning("the state came from a member without a state_provider: give one to every member")
+            return
+        self._later(partial(self._tried, "the state receiver", partial(self._receiver, application)))
+
+    def _tried(self, who: str, take: Callable[[], None]) -> None:
+        try:
+            take()
+        except Exception as error:
+            self._fail(f"{who} raised {type(error).__name__}: {error}")
+            raise
 
 
 def pack_parts(parts: dict[str, bytes]) -> bytes:

@@ -25,6 +25,7 @@ from motet.core.effects import SendFailed
 from motet.core.view import View
 from motet.errors import ConfigError
 from motet.membership.engine import ViewInstalled
+from motet.membership.transfer import StateLost, StateRefused
 from motet.ordering import RolledBack
 
 EXAMPLES = """
@@ -157,6 +158,10 @@ class Printer:
                 yield f"rolled-back {event.first} {event.last}"
             case SendFailed():
                 yield f"failed {event.error}"
+            case StateLost():
+                yield f"state-lost {describe_view(event.view)}"
+            case StateRefused():
+                yield f"state-refused {event.by.name} {event.reason}"
 
     def _json(self, event: BatchEvent) -> Iterator[str]:
         match event:
@@ -172,6 +177,10 @@ class Printer:
                 yield json.dumps({"event": "rolled_back", "first": event.first, "last": event.last})
             case SendFailed():
                 yield json.dumps({"event": "failed", "error": str(event.error)})
+            case StateLost():
+                yield json.dumps({"event": "state_lost", **view_as_dict(event.view)})
+            case StateRefused():
+                yield json.dumps({"event": "state_refused", "by": event.by.name, "reason": event.reason})
 
 
 def describe_view(view: View) -> str:

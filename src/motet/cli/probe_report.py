@@ -160,12 +160,19 @@ def _roles(stats: Stats, member: str, own: str) -> Iterator[str]:
         yield "suspected"
 
 
+def _state(stats: Stats) -> str:
+    if truth(stats, "state", "lost"):
+        return "LOST: nobody in the view has it"
+    return "held" if truth(stats, "state", "held") else f"waits for {text(stats, 'state', 'provider')}"
+
+
 def _log(stats: Stats) -> Iterator[tuple[str, str]]:
     log, window = stats.get("log"), stats.get("multicast")
     yield "view", plain(f"{text(stats, 'view', 'id')}, {_primary(stats)}")
     position, stable = whole(log, "position"), whole(log, "stable")
     yield "position", f"{position:,} ({position - stable:,} of them not stable yet), kept from {whole(log, 'first'):,}"
     yield "being ordered", f"{whole(log, 'holdback'):,} frames held back, {whole(log, 'under_way'):,} own under way"
+    yield "state", plain(_state(stats))
     used = whole(window, "high") - whole(window, "low")
     waiting = size(number(window, "waiting_bytes"))
     yield "send window", f"{used} of {whole(window, 'capacity')} frames ({percent(window_fill(stats))}), {waiting} wait"

@@ -52,7 +52,7 @@ def sim(
         str,
         typer.Option(
             help="What kind of world to draw: channels, membership, membership-100, presets, small-world, snapshot, "
-            "torn, total-order."
+            "state, torn, total-order."
         ),
     ] = "channels",
     transcript: Annotated[bool, typer.Option("--transcript", help="Print everything that happened.")] = False,

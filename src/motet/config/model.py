@@ -256,12 +256,14 @@ class Config:
         seeds: Sequence[Endpoint] = (),
         *,
         wants_state: bool = False,
+        needs_state: bool = False,
         waits_for_disk: bool = False,
         receive_bytes: int = 0,
     ) -> MemberConfig:
         """For a member that also looks for others at `seeds`.
 
-        `wants_state`: it can take a state; `waits_for_disk`: others may hear only of what its journal has on disk;
+        `wants_state`: it can take a state; `needs_state`: it waits for one where nobody has it;
+        `waits_for_disk`: others may hear only of what its journal has on disk;
         `receive_bytes`: what its socket holds, and so, we believe, the sockets of others.
         """
         seal_bytes = SEAL_OVERHEAD if self.keys else 0
@@ -285,7 +287,7 @@ class Config:
                 sync_timeout_ns=self.sync_timeout_ns,
             ),
             multicast=MulticastConfig(**streams, packs=self.pack_messages, receive_bytes=receive_bytes),
-            membership=self._membership(tuple(seeds), wants_state),
+            membership=self._membership(tuple(seeds), wants_state, needs_state),
             ordering=self._ordering(waits_for_disk),
             snapshot=SnapshotConfig(timeout_ns=self.snapshot_timeout_ns),
             state_buffer_bytes=self.state_buffer_bytes,
@@ -327,7 +329,7 @@ class Config:
         """Every setting as people write it, secrets hidden."""
         return {key_of(field): spell(setting_of(field), getattr(self, field.name)) for field in fields(self)}
 
-    def _membership(self, seeds: tuple[Endpoint, ...], wants_state: bool) -> MembershipConfig:
+    def _membership(self, seeds: tuple[Endpoint, ...], wants_state: bool, needs_state: bool) -> MembershipConfig:
         return MembershipConfig(
             DiscoveryConfig(
                 self._sources(seeds), self.discovery_eager_ns, self.discovery_interval_ns, self.discovery_former_ns
@@ -338,7 +340,9 @@ class Config:
             EngineConfig(
                 self.view_retry_ns, self.view_answer_ns, self.view_answer_max_ns, self.static_quorum, self.partitions
             ),
-            TransferConfig(wants_state, self.state_chunk_bytes, self.state_window_chunks, self.state_retry_ns),
+            TransferConfig(
+                wants_state, self.state_chunk_bytes, self.state_window_chunks, self.state_retry_ns, needs_state
+            ),
             founds=self.founds,
             bootstrap_without_lookup=self.bootstrap_without_lookup,
             gather_ns=self.merge_gather_ns,

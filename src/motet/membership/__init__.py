@@ -17,7 +17,15 @@ from motet.membership.engine import Accused, EngineConfig, Left, MergeUnanswered
 from motet.membership.machine import Membership
 from motet.membership.overlap import DigestsOverlapped, ReportedEntry
 from motet.membership.primary import PrimaryRecord, is_primary
-from motet.membership.transfer import ProvideState, StateFailed, StateReceived, TransferConfig
+from motet.membership.transfer import (
+    ProvideState,
+    StateDelayed,
+    StateFailed,
+    StateLost,
+    StateReceived,
+    StateRefused,
+    TransferConfig,
+)
 
 __all__ = [
     "Accused",
@@ -39,8 +47,11 @@ __all__ = [
     "ProvideState",
     "ReportedEntry",
     "SharedDirectory",
+    "StateDelayed",
     "StateFailed",
+    "StateLost",
     "StateReceived",
+    "StateRefused",
     "StaticSeeds",
     "Suspected",
     "TransferConfig",

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from motet.core.effects import Effect, Frame
 from motet.core.identity import Address
 from motet.core.view import Ballot, View, ViewId
-from motet.membership.merge import with_a_holder
+from motet.membership.merge import lacking_of, lacks_everywhere
 from motet.membership.participant import Accused, Left, Participant
 from motet.membership.primary import PrimaryRecord, combined, is_primary
 from motet.window.digest import DigestEntry, cut_of
@@ -192,16 +192,22 @@ class Coordinator(Participant):
         record = self._record_of(current)
         view_id = self._next_id(max(record.highest_number, self.view.id.number))
         founders = [member for member in members if member in current.answers and current.answers[member].founds]
-        may_be = self.is_primary_with(members, record, current.leavers, founders, self._heirs(current))
+        lacking = self._lacking(current, members)
+        counted = (members, record, current.leavers, founders, self._heirs(current))
+        may_be = self.is_primary_with(*counted, lacking=lacking)
         following = View(view_id, members, may_be)
         cut = self._end_of(current)
         ends = {sender: seqno for sender, seqno, _, _ in cut}
         digest = tuple((member.incarnation, ends[member.incarnation]) for member in members)
-        lacking = with_a_holder(members, self._needing(current, StateNeed.LACKING))
         return Decision(cut, following, digest, (), lacking, self.epoch, finals=self._finals_of(current))
 
-    def _needing(self, current: Round, *needs: StateNeed) -> tuple[int, ...]:
-        return tuple(member.incarnation for member, answer in current.answers.items() if answer.state in needs)
+    def _wanting(self, current: Round) -> tuple[int, ...]:
+        answers = current.answers.items()
+        return tuple(member.incarnation for member, answer in answers if answer.state is not StateNeed.UNWANTED)
+
+    def _lacking(self, current: Round, members: Sequence[Address]) -> tuple[int, ...]:
+        answers = ((member, current.answers.get(member)) for member in members)
+        return lacking_of({member.incarnation: answer.state for member, answer in answers if answer is not None})
 
     def is_primary_with(
         self,
@@ -210,10 +216,17 @@ class Coordinator(Participant):
         leavers: Collection[Address],
         founders: Sequence[Address],
         heirs: Collection[int],
+        lacking: Collection[int],
     ) -> bool:
-        """Where nobody knows of a view that was installed as primary, the group is still to be founded."""
+        """Where nobody knows of a view that was installed as primary, the group is still to be founded.
+
+        Where nobody has the application's state, the log waits: whoever comes back with the state has then missed
+        nothing of the log.
+        """
         if self._config.partitions == "all":
             return True
+        if lacks_everywhere(members, lacking):
+            return False
         if record.last is None and not self._config.static_quorum and not self._surroundings.may_found(founders):
             return False
         return is_primary(members, [record], leavers, self._config.static_quorum, set(heirs))

@@ -51,7 +51,6 @@ from motet.wire.frames import (
     Prepare,
     Prepared,
     Ready,
-    StateNeed,
 )
 
 __all__ = [
@@ -100,6 +99,10 @@ class ViewEngine(Coordinator):
             return []
         return self._settle(self._begin(self._trusted(), self._leaving(), now), now)
 
+    def part(self, now: int) -> list[Effect]:
+        """Be a view of our own until the next merge: so the others hear how we stand to the state now."""
+        return self._settle(self._go_on_alone(now), now) if self.is_idle else []
+
     def lead_merge(self, parts: Sequence[ViewSummary], now: int) -> list[Effect]:
         """Merge our view with these."""
         if not self.is_idle or self.acting_coordinator != self._local:
@@ -107,7 +110,8 @@ class ViewEngine(Coordinator):
         self._merges += 1
         merge = Ballot(self._merges, self._local.incarnation)
         views = {self._local: self.view.id} | {part.coordinator: part.id for part in parts}
-        self._leader = MergeLeader(merge, self._local, self.view.id, views, self._answer_ns)
+        has_one_log = self._config.partitions != "all"
+        self._leader = MergeLeader(merge, self._local, self.view.id, views, self._answer_ns, has_one_log=has_one_log)
         self._lead_until = now + LEADER_ANSWERS * self._answer_ns
         return self._settle(self._send_all(self._leader.unanswered()), now)
 
@@ -281,8 +285,8 @@ class ViewEngine(Coordinator):
             tuple(member for member in current.participants if member not in current.leavers),
             current.leavers,
             quads(digest),
-            self._needing(current, StateNeed.HELD, StateNeed.LACKING),
-            self._needing(current, StateNeed.LACKING),
+            self._wanting(current),
+            self._lacking(current, [member for member in current.participants if member not in current.leavers]),
             tuple(member.incarnation for member, answer in current.answers.items() if answer.founds),
             self.epoch,
             max(answer.position for answer in current.answers.values()),
@@ -359,7 +363,7 @@ class ViewEngine(Coordinator):
         if not leader.is_whole():
             return self._cancel_merge(leader.coordinators)
         counted = (leader.members, leader.record, leader.leavers, leader.founders, leader.heirs)
-        is_primary_now = self.is_primary_with(*counted)
+        is_primary_now = self.is_primary_with(*counted, lacking=leader.lacking)
         leader.agree(self._next_id(leader.highest_number), is_primary_now, self._counters)
         self._lead_until = now + LEADER_ANSWERS * self._answer_ns
         return [*leader.overlaps, *self._send_all(leader.unanswered())]

@@ -20,6 +20,7 @@ from motet.core.counters import Count, Counters
 from motet.core.effects import Effect, Frame, Transmit
 from motet.core.identity import Address, Endpoint
 from motet.core.settling import steps
+from motet.core.units import SECOND
 from motet.core.view import NO_VIEW, View, ViewId, ViewSummary
 from motet.membership.config import MembershipConfig
 from motet.membership.detector import MOST_UNTOLD, FailureDetector, LinkReport, SignOfLife, Suspected, Trusted
@@ -50,6 +51,7 @@ TRANSFER_FRAMES = (StateRequest, StateChunk, StateRefusal)
 FRAMES = (*DETECTOR_FRAMES, *INDIRECT_FRAMES, *ENGINE_FRAMES, *TRANSFER_FRAMES, Suspicion)
 GREETINGS = (Hello, HelloBack)  # they introduce their sender, so they may come from anybody
 MOST_SHUNNED = 1024
+LEAVE_NS = 5 * SECOND  # how long one who leaves goes on giving its state to those who wait for it
 
 
 class Membership(Surroundings):
@@ -88,6 +90,8 @@ class Membership(Surroundings):
         self._barren: tuple[
             Address, ...
         ] = ()  # these tried to found the group, and one of them knows or lacks too much
+        self._lineage = epoch  # the epoch when the last view ended
+        self._leave_at: int | None = None  # we want to leave, and give our state to those who wait for it until then
 
     # What the application asks for
 
@@ -97,6 +101,10 @@ class Membership(Surroundings):
         return self._settle([], now)
 
     def leave(self, now: int) -> list[Effect]:
+        """Those who wait for our state get it first: we may be the last one who has it."""
+        if self._config.transfer.needs_state and self._transfer.is_giving:
+            self._leave_at = now + LEAVE_NS
+            return self._settle([], now)
         return self._settle(self._engine.leave(now), now)
 
     def found(self, source: DnsName | SharedDirectory, endpoints: Sequence[Endpoint], now: int) -> list[Effect]:
@@ -111,6 +119,18 @@ class Membership(Surroundings):
     def supply_state(self, view: ViewId, data: bytes, is_last: bool, now: int) -> list[Effect]:
         """The answer to `ProvideState`, in as many pieces as the application likes."""
         return self._settle(self._transfer.supply(view, data, is_last, now), now)
+
+    def require_state(self) -> None:
+        self._transfer.require()
+
+    def begin_state_anew(self, now: int) -> list[Effect]:
+        """Where nobody has the state: our application's is the group's from the next view on."""
+        self._transfer.begin_anew()
+        return self._settle([], now)
+
+    def rolled_back(self) -> None:
+        """Our application has messages that the group did not agree on."""
+        self._transfer.rolled_back()
 
     def refuse_state(self, view: ViewId, reason: str, now: int) -> list[Effect]:
         return self._settle(self._transfer.refuse(view, reason, now), now)
@@ -179,7 +199,7 @@ class Membership(Surroundings):
 
     def _reckon_deadline(self) -> int | None:
         parts = (self._detector, self._discovery, self._engine, self._transfer)
-        own = (self._merge_due(), self._founding_due(), self._report_due())
+        own = (self._merge_due(), self._founding_due(), self._report_due(), self._leave_at)
         deadlines = [*(part.next_deadline() for part in parts), *own]
         return min((due for due in deadlines if due is not None), default=None)
 
@@ -220,6 +240,21 @@ class Membership(Surroundings):
     def handed_up(self) -> int:
         """Chunks of the state of this view that the application was given."""
         return self._transfer.handed_up
+
+    @property
+    def is_state_lost(self) -> bool:
+        """Nobody in our view has the application's state."""
+        return self._transfer.is_lost
+
+    @property
+    def is_holder_again(self) -> bool:
+        """Nobody in our view has the state, and we are about to give ours."""
+        return self._transfer.is_holder_again
+
+    @property
+    def state_provider(self) -> Address | None:
+        """Whose state we wait for."""
+        return self._transfer.provider
 
     @property
     def suspects(self) -> tuple[Address, ...]:
@@ -324,7 +359,17 @@ class Membership(Surroundings):
         self._report_at = self._sighted_at = None
         self._detector.watch(installed.view.members, now, installed.view.id)
         self._discovery.begin(installed.view, now)
-        return self._transfer.begin_view(installed.view, installed.lacking, now)
+        is_latest = installed.view is self._engine.view
+        lineage, self._lineage = self._lineage, self.epoch
+        return self._transfer.begin_view(
+            installed.view,
+            installed.lacking,
+            now,
+            is_merge=bool(installed.subviews),
+            position=installed.position,
+            covered=self._engine.covered if is_latest else None,
+            lineage=lineage,
+        )
 
     def _review(self, now: int) -> list[Effect]:
         """Tell the engine whom we distrust, if that has changed."""
@@ -344,7 +389,7 @@ class Membership(Surroundings):
             self._discovery.activate(now)
         else:
             self._discovery.deactivate()
-        return self._merge(now) + self._found(now)
+        return self._merge(now) + self._found(now) + self._form_again(now) + self._leave_at_last(now)
 
     # Members that are somewhere else
 
@@ -449,12 +494,29 @@ class Membership(Surroundings):
             if len(self._shunned) > MOST_SHUNNED:
                 del self._shunned[next(iter(self._shunned))]
 
+    # The application's state
+
+    def _form_again(self, now: int) -> list[Effect]:
+        """The same members in a new view: another holder gives the state, or we are a holder now."""
+        if not self._engine.is_idle or self._distrusted:
+            return []
+        is_ours = self._engine.acting_coordinator == self._local
+        if is_ours and (self._transfer.wants_other_provider or self._transfer.is_holder_again):
+            return self._engine.found(now)
+        return self._engine.part(now) if self._transfer.is_holder_again else []
+
+    def _leave_at_last(self, now: int) -> list[Effect]:
+        if self._leave_at is None or (self._transfer.is_giving and now < self._leave_at):
+            return []
+        self._leave_at = None
+        return self._engine.leave(now)
+
     # Founding
 
     def _founding_due(self) -> int | None:
         """When the view that we coordinate may be made primary, though its members stay the same."""
         is_ours = self._engine.is_idle and self._engine.acting_coordinator == self._local
-        is_vain = self.view.is_primary or self.view.members == self._barren
+        is_vain = self.view.is_primary or self.view.members == self._barren or self._transfer.is_lost
         if not is_ours or is_vain or self._started_at is None:
             return None
         if quorum := self._config.engine.static_quorum:

@@ -21,7 +21,7 @@ from motet.core.identity import Address
 from motet.core.view import Ballot, View, ViewId
 from motet.membership.overlap import DigestsOverlapped, overlaps
 from motet.membership.primary import PrimaryRecord, combined
-from motet.wire.frames import LogEnd, MergeCancel, MergeCommit, MergeRequest, MergeResponse, MergeView, Pairs
+from motet.wire.frames import LogEnd, MergeCancel, MergeCommit, MergeRequest, MergeResponse, MergeView, Pairs, StateNeed
 
 Sends = list[tuple[Address, Frame]]
 
@@ -42,7 +42,14 @@ class _Part:
 
 class MergeLeader:
     def __init__(
-        self, merge: Ballot, local: Address, view: ViewId, parts: Mapping[Address, ViewId], answer_ns: int = 0
+        self,
+        merge: Ballot,
+        local: Address,
+        view: ViewId,
+        parts: Mapping[Address, ViewId],
+        answer_ns: int = 0,
+        *,
+        has_one_log: bool = True,
     ) -> None:
         """`parts`: the coordinators, ourselves included, and the view that each of them speaks for."""
         self.merge = merge
@@ -52,6 +59,7 @@ class MergeLeader:
         self._local = local
         self._view = view
         self._answer_ns = answer_ns
+        self._has_one_log = has_one_log
         self._parts = {coordinator: _Part(part) for coordinator, part in parts.items()}
 
     @property
@@ -121,7 +129,7 @@ class MergeLeader:
             following,
             merged_digest(responses, following.members, counters),
             tuple(response.view for response in responses),
-            lacking_in_merge(responses, following.members),
+            self.lacking,
             responses[0].epoch,
             record.last,
             record.attempts,
@@ -170,9 +178,15 @@ class MergeLeader:
         answered = [(c, part.response) for c, part in self._parts.items() if part.response is not None]
         return [response for _, response in sorted(answered, key=lambda item: self._seniority(*item))]
 
-    def _seniority(self, coordinator: Address, response: MergeResponse) -> tuple[int, bool, int, bool, ViewId]:
-        log = (-response.epoch.number, not response.is_whole, -response.position)
+    def _seniority(self, coordinator: Address, response: MergeResponse) -> tuple[bool, int, bool, int, bool, ViewId]:
+        """Where every side has a log of its own, no later log makes up for a state that nobody there has."""
+        is_stateless = not self._has_one_log and lacks_everywhere(response.staying, response.lacking)
+        log = (is_stateless, -response.epoch.number, not response.is_whole, -response.position)
         return (*log, coordinator != self._local, response.view.id)
+
+    @property
+    def lacking(self) -> tuple[int, ...]:
+        return lacking_in_merge(self._responses(), self.members)
 
     @property
     def members(self) -> tuple[Address, ...]:
@@ -218,13 +232,29 @@ def merged_digest(responses: Sequence[MergeResponse], members: Collection[Addres
 
 
 def lacking_in_merge(responses: Sequence[MergeResponse], members: Sequence[Address]) -> tuple[int, ...]:
-    """Who needs the application's state: whoever came in from another part than the first, and wants it."""
+    """Who needs the application's state: whoever came in from another part than the first, and wants it.
+
+    Where the first part has nobody with the state, nobody has it in the merged view: what a holder of another part has
+    is older than the log that all follow, and is neither handed on nor replaced until somebody with the state is back.
+    """
     first, *others = responses
     lacking = set(first.lacking).union(*(response.wanting for response in others))
-    return with_a_holder(members, lacking)
+    return tuple(member.incarnation for member in members if member.incarnation in lacking)
 
 
-def with_a_holder(members: Sequence[Address], lacking: Collection[int]) -> tuple[int, ...]:
-    """Where all lack the state there is none to get: the most senior one counts as having it."""
-    named = tuple(member.incarnation for member in members if member.incarnation in lacking)
-    return named[1:] if len(named) == len(members) else named
+def lacking_of(needs: Mapping[int, StateNeed]) -> tuple[int, ...]:
+    """Who of one part lacks the state; `needs` has its members by incarnation, the most senior first.
+
+    Where nobody holds it, whoever has all of the log does as well. If there is none, and nobody waits for the state,
+    it begins anew with the most senior member.
+    """
+    lacking = tuple(member for member, need in needs.items() if need not in (StateNeed.UNWANTED, StateNeed.HELD))
+    if len(lacking) < len(needs):
+        return lacking
+    if StateNeed.SPARE in needs.values():
+        return tuple(member for member in lacking if needs[member] is not StateNeed.SPARE)
+    return lacking if StateNeed.LACKING in needs.values() else lacking[1:]
+
+
+def lacks_everywhere(members: Collection[Address], lacking: Collection[int]) -> bool:
+    return all(member.incarnation in lacking for member in members)

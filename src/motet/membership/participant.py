@@ -199,6 +199,7 @@ class Participant:
         self._wants_to_leave = False
         self._to_self: list[Frame] = []  # what we sent to ourselves; engine.py hands it back to us
         self._joined_merges: dict[int, Ballot] = {}
+        self.covered: int | None = None  # how much of the one log our application had when the last view ended
 
     @property
     def acting_coordinator(self) -> Address | None:
@@ -274,7 +275,7 @@ class Participant:
         founds = self._surroundings.founds
         known = (record.last, record.attempts)
         past = named_past(self.past, record)
-        is_whole = self._channel.is_whole and need is not StateNeed.LACKING
+        is_whole = self._channel.is_whole and need not in (StateNeed.LACKING, StateNeed.DISPENSABLE)
         own = (quads(digest), *known, need, founds, *log)
         return Prepared(frame.view, frame.ballot, *own, decided, finals, past, is_whole)
 
@@ -380,6 +381,8 @@ class Participant:
         self._forget_the_old_view()
         known = {member.incarnation: member for member in view.members}
         digest = {known[incarnation]: seqno for incarnation, seqno in decision.digest if incarnation in known}
+        has_log = self.epoch != NO_VIEW and self._config.partitions != "all"
+        self.covered = (self._channel.position or None) if has_log else None
         taken_over = self._take_over(decision, before)
         position = self._channel.position if taken_over is None else taken_over.position
         begun = self._channel.begin_view(view, digest, taken_over, now)
@@ -389,7 +392,8 @@ class Participant:
     def _take_over(self, decision: Decision, before: ViewId) -> LogEnd | None:
         """Whose log and state we share from now on; the answer is where that log stands, if it was not ours."""
         comes_in = bool(decision.subviews) and decision.subviews[0].id != before
-        if decision.following.is_primary:
+        has_state = any(member.incarnation not in decision.lacking for member in decision.following.members)
+        if decision.following.is_primary and has_state:
             self.epoch = decision.following.id
         elif comes_in:
             self.epoch = decision.epoch

@@ -132,6 +132,14 @@ def _view_remarks(stats: Stats) -> Iterator[Remark]:
             "This member is in no view yet: it has found nobody, or is still being let in.",
             "Check that the seeds are right, that they run, and that all have the same group name and key.",
         )
+    elif truth(stats, "state", "lost"):
+        yield Remark(
+            Level.BAD,
+            f"Nobody in the view of {members(size)} has the application's state: those who had it are down or cut off. "
+            "Total-order messages wait here until one of them comes back.",
+            "Bring a member that has the state back. If none can come back, call begin_state_anew() at the member "
+            "whose state is to be the group's.",
+        )
     elif not truth(stats, "view", "primary"):
         yield Remark(
             Level.BAD,

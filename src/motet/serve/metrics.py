@@ -26,6 +26,8 @@ GAUGES: tuple[tuple[str, str, Callable[[Stats], float]], ...] = (
     ("motet_view_members", "members of the installed view", lambda s: len(rows(s, "view", "members"))),
     ("motet_view_primary", "1 in a primary view: total order moves", lambda s: truth(s, "view", "primary")),
     ("motet_view_coordinator", "1 if this member coordinates", lambda s: _is_coordinator(s)),
+    ("motet_state_held", "1 if this member has the group's state", lambda s: truth(s, "state", "held")),
+    ("motet_state_lost", "1 while nobody in the view has the group's state", lambda s: truth(s, "state", "lost")),
     ("motet_log_position", "messages delivered in total order, ever", lambda s: number(s, "log", "position")),
     ("motet_log_stable_position", "delivered by all of the view", lambda s: number(s, "log", "stable")),
     ("motet_log_first_position", "oldest position still kept", lambda s: number(s, "log", "first")),

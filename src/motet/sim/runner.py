@@ -15,6 +15,7 @@ from motet.sim.membership import run_membership, run_membership_100
 from motet.sim.presets import run_presets
 from motet.sim.small_world import case_count, run_small_world
 from motet.sim.snapshot import run_snapshot
+from motet.sim.state import run_state
 from motet.sim.torn import run_torn
 from motet.sim.total_order import run_total_order
 
@@ -25,6 +26,7 @@ SCENARIOS: dict[str, Callable[..., Outcome]] = {
     "presets": run_presets,
     "small-world": run_small_world,
     "snapshot": run_snapshot,
+    "state": run_state,
     "torn": run_torn,
     "total-order": run_total_order,
 }

@@ -38,6 +38,7 @@ from motet.membership.machine import FRAMES as MEMBERSHIP_FRAMES
 from motet.membership.machine import GREETINGS
 from motet.multicast import Multicast
 from motet.multicast.machine import FRAMES as MULTICAST_FRAMES
+from motet.ordering import RolledBack
 from motet.ordering.machine import FRAMES as ORDERING_FRAMES
 from motet.snapshot import SnapshotId
 from motet.snapshot.machine import SendMarker, Tell
@@ -208,6 +209,15 @@ class Member:
     def supply_state(self, view: ViewId, data: bytes, is_last: bool, now: int) -> list[Effect]:
         """The application's answer to `ProvideState`, in as many pieces as it likes."""
         return self._perform(self.membership.supply_state(view, data, is_last, now), now)
+
+    def require_state(self, now: int) -> list[Effect]:
+        """The application cannot go on without the state where nobody has it: it waits for somebody who has."""
+        self.membership.require_state()
+        return []
+
+    def begin_state_anew(self, now: int) -> list[Effect]:
+        """Where nobody has the state: what our application holds now is the group's state from now on."""
+        return self._perform(self.membership.begin_state_anew(now), now)
 
     def refuse_state(self, view: ViewId, reason: str, now: int) -> list[Effect]:
         return self._perform(self.membership.refuse_state(view, reason, now), now)
@@ -527,6 +537,8 @@ class Member:
                 return [Announcement(effect.source, b"".join(self._parts(NOBODY, effect.frame)))]
             case ViewInstalled():
                 return self._enter_view(effect, now)
+            case RolledBack() if self._membership is not None:
+                self._membership.rolled_back()
             case StateReceived():
                 return [effect, *(self._release_held(now) if effect.is_last else [])]
             case Stranded() if self._membership is not None:
@@ -580,8 +592,7 @@ class Member:
 
     def _end_of_keeping(self, installed: ViewInstalled, now: int) -> list[Effect]:
         """What was kept back is in the state that comes with the view; if none comes, it is delivered after all."""
-        is_alone = len(installed.lacking) == len(installed.view.members)
-        self._lacks_state = self.address.incarnation in installed.lacking and not is_alone
+        self._lacks_state = self.address.incarnation in installed.lacking
         kept = self._delivery.release()
         if not self._lacks_state:
             return self._hand_up(kept, now)

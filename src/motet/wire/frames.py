@@ -167,7 +167,9 @@ class StateNeed(IntEnum):
 
     UNWANTED = 0  # its application takes no state
     HELD = 1
-    LACKING = 2  # it came in and is still getting it
+    LACKING = 2  # it came in and is still getting it; where nobody has it, it waits
+    SPARE = 3  # it is still getting it, but its application has every message of the log that came before this view
+    DISPENSABLE = 4  # it is still getting it, and goes on without it where nobody has it
 
 
 @record
