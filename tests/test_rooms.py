@@ -20,8 +20,7 @@ PROTOCOLS = ("unicast", "multicast", "membership", "ordering", "snapshot")
 LEVELS = (  # top to bottom; a room imports itself and whatever stands on a lower line
     ("__main__",),
     ("cli",),
-    ("bench", "demo"),
-    ("runs",),
+    ("bench", "demo", "runs"),
     (FACADE, "testing"),
     ("blocks",),
     ("spark", "aio", "sim"),

@@ -199,7 +199,7 @@ def test_a_member_that_is_killed_ends_the_run_which_says_so(tmp_path: Path) -> N
 
 
 @on_linux
-def test_members_do_not_outlive_a_run_that_is_killed_and_the_next_run_removes_its_files(tmp_path: Path) -> None:
+def test_members_do_not_outlive_a_run_that_is_killed(tmp_path: Path) -> None:
     running = Running(tmp_path, *LONG)
     running.until_there_are(3)
     running.process.kill()
@@ -208,21 +208,3 @@ def test_members_do_not_outlive_a_run_that_is_killed_and_the_next_run_removes_it
     while running.members():
         assert time.monotonic() < until
         time.sleep(0.02)
-    kept = tmp_path / "motet-run-kept"  # without the lock file: somebody is to look into it
-    kept.mkdir()
-    assert len(list(tmp_path.iterdir())) == 2
-    code, said = Running(tmp_path, "--messages", "10").end()
-    assert code == 0, said
-    assert list(tmp_path.iterdir()) == [kept]
-
-
-@on_linux
-def test_a_run_leaves_the_files_of_another_one_that_still_runs(tmp_path: Path) -> None:
-    running = Running(tmp_path, *LONG)
-    running.until_there_are(3)
-    (directory,) = tmp_path.iterdir()
-    assert Running(tmp_path, "--messages", "10").end()[0] == 0
-    assert list(tmp_path.iterdir()) == [directory]
-    running.process.send_signal(signal.SIGINT)
-    running.end()
-    assert list(tmp_path.iterdir()) == []

@@ -28,6 +28,7 @@ from motet.core.identity import NOBODY, Address, Endpoint, parse_endpoint
 from motet.core.record import record
 from motet.core.timers import earlier
 from motet.core.units import MILLISECOND, SECOND
+from motet.core.view import View
 from motet.errors import BacklogFullError, GroupFailedError, LeftGroupError, MisuseError, MotetError
 from motet.membership.discovery import Consult, DnsName, SharedDirectory
 from motet.membership.engine import ViewInstalled
@@ -99,6 +100,21 @@ class Keeper(Protocol):
     def close(self) -> None: ...
 
 
+class Liveness(Protocol):
+    """What tells the others that this process is alive while the driver does not run."""
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None: ...
+
+    def follow(self, view: View) -> None: ...
+
+    def refresh(self) -> None:
+        """Faults were injected or cleared."""
+
+    def rekey(self, keyring: Keyring) -> None: ...
+
+    def close(self) -> None: ...
+
+
 Listener = Callable[[list[Effect]], None]
 
 
@@ -117,6 +133,7 @@ class Driver:
         self.transport = transport
         self.faults = faults
         self.keeper: Keeper | None = None
+        self.liveness: Liveness | None = None
         self.tracer: Tracer | None = None
         self.replay: Callable[[], list[Effect]] | None = None  # what the application hears before anything else
         self.failure: BaseException | None = None
@@ -187,6 +204,8 @@ class Driver:
         if self.replay is not None:
             self._listener(self.replay())
         self.transport.start(self._loop, self._received)
+        if self.liveness is not None:
+            self.liveness.start(self._loop)
         self._guard(lambda: self.do_now(self.member.start))
 
     def close(self) -> None:
@@ -217,6 +236,8 @@ class Driver:
             self._timer.cancel()
         if self._awake is not None:
             self._awake.end()
+        if self.liveness is not None:
+            self.liveness.close()
         self.transport.close()
         self._resyncs.close(self._stopped())
         if self.keeper is not None:
@@ -324,6 +345,8 @@ class Driver:
             )
         self.faults.add(fault)
         self.transport.wants_sources = self.faults.is_active
+        if self.liveness is not None:
+            self.liveness.refresh()
         if self.tracer is not None:
             self.tracer.fault(str(fault), self._wall(self._clock()))
 
@@ -331,6 +354,8 @@ class Driver:
         if self._envelope is None:
             raise MisuseError("this member was joined without a key and cannot take one while it runs; join with keys")
         self._envelope.rekey(keyring)
+        if self.liveness is not None:
+            self.liveness.rekey(keyring)
 
     def sync(self, peer: Address) -> Future[None]:
         """The future is done when SYNC-ACK was sent, or has the error why it was not."""
@@ -501,6 +526,8 @@ class Driver:
                 self._consult(effect.source)
             elif isinstance(effect, ViewInstalled):
                 self._learn_names(effect)
+                if self.liveness is not None:
+                    self.liveness.follow(effect.view)
                 news.append(effect)
             elif isinstance(effect, SyncCompleted | SyncFailed):
                 self._resyncs.ended(effect)

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 
-from motet.runs.tether import tie_to_parent
+from motet.demo.tether import tie_to_parent
 
 
 def main() -> None:

@@ -19,8 +19,8 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from motet.demo.tether import say
 from motet.errors import MotetError
-from motet.runs.tether import say
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

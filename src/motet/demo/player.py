@@ -22,10 +22,10 @@ from motet.config import Config
 from motet.core.view import View
 from motet.demo.cut import balance
 from motet.demo.plan import GROUP, RATE, SETTINGS
+from motet.demo.tether import say
 from motet.errors import MotetError, SnapshotError
 from motet.membership.engine import ViewInstalled
 from motet.ordering import RolledBack
-from motet.runs.tether import say
 from motet.snapshot.export import write_files
 
 TICK_S = 0.2

@@ -2,7 +2,14 @@
 
 from motet.core.view import View, ViewId
 from motet.membership.config import MembershipConfig
-from motet.membership.detector import DetectorConfig, FailureDetector, Suspected, Trusted
+from motet.membership.detector import (
+    BecameBusy,
+    BecameResponsive,
+    DetectorConfig,
+    FailureDetector,
+    Suspected,
+    Trusted,
+)
 from motet.membership.discovery import (
     Announce,
     Consult,
@@ -22,6 +29,8 @@ from motet.membership.transfer import ProvideState, StateFailed, StateReceived, 
 __all__ = [
     "Accused",
     "Announce",
+    "BecameBusy",
+    "BecameResponsive",
     "Consult",
     "Contact",
     "DetectorConfig",

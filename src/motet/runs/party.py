@@ -10,8 +10,10 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -19,7 +21,6 @@ from typing import Any
 
 from motet.errors import MotetError
 from motet.runs.child import FAILED
-from motet.runs.scratch import Scratch
 from motet.runs.work import START_S, Plan, Work, name_of
 
 MOST_LINE = 16 << 20
@@ -127,8 +128,7 @@ class Party:
 
     def __init__(self, plan: Plan, journals: Path | None = None, *, keeps_journals: bool = False) -> None:
         self.plan = plan
-        self._scratch = Scratch()
-        self.directory = self._scratch.path
+        self.directory = Path(tempfile.mkdtemp(prefix="motet-run-"))
         self.players: list[Player] = []
         self.keeps = False  # the directory stays: something is to be looked into
         self.journals = journals or (self.directory if keeps_journals else None)
@@ -149,10 +149,8 @@ class Party:
 
     async def _end(self, *, at_once: bool) -> None:
         await asyncio.gather(*(player.finish(at_once=at_once) for player in self.players), return_exceptions=True)
-        if self.keeps:
-            self._scratch.keep()
-        else:
-            self._scratch.remove()
+        if not self.keeps:
+            shutil.rmtree(self.directory, ignore_errors=True)
 
     # The beginning
 

@@ -1,4 +1,4 @@
-"""How a process of a run or of the demo talks to what started it: a JSON object per line, and it never outlives it."""
+"""How a member's process talks to the run that started it: a JSON object per line, and it never outlives the run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def tie_to_parent(parent: int) -> None:
 
 
 def say(**fields: Any) -> None:
-    """One line, in one write, since several threads may speak."""
+    """One line, in one write."""
     try:
         sys.stdout.write(json.dumps(fields) + "\n")
         sys.stdout.flush()
