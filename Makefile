@@ -76,6 +76,7 @@ campaign: $(STAMP)  ## SEEDS (default 1000) of each scenario, every small world,
 	$(BIN)/motet sim --seeds 0:$(SEEDS) --scenario total-order
 	$(BIN)/motet sim --seeds 0:$(SEEDS) --scenario snapshot
 	$(BIN)/motet sim --seeds 0:$(SEEDS) --scenario presets
+	$(BIN)/motet sim --seeds 0:$(SEEDS) --scenario busy
 	$(BIN)/motet sim --seeds 0:3 --scenario membership-100
 	$(BIN)/motet sim --seeds all --scenario small-world
 	$(BIN)/python -m tests.aio.kills --kills 50

@@ -1,14 +1,18 @@
 """A member in a process of its own, for tests: commands come on stdin, answers go to stdout, a JSON object per line.
 
 {"do": "send", "count": 5, "prefix": "x"}   {"do": "fault", "rule": "drop=0.2"}   {"do": "leave"}
-{"do": "report"}   {"do": "stats"}   {"do": "prove", "text": "x"}
+{"do": "report"}   {"do": "stats"}   {"do": "prove", "text": "x"}   {"do": "hold", "seconds": 5}
+
+The option `slow_state` makes the state provider hold the GIL for so many seconds.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
 import sys
+from functools import partial
 from typing import Any
 
 import motet
@@ -21,6 +25,18 @@ from motet.errors import SendFailedError
 def say(**fields: Any) -> None:
     sys.stdout.write(json.dumps(fields) + "\n")
     sys.stdout.flush()
+
+
+def hold_the_gil(seconds: float) -> None:
+    """As one long C call does: no other thread of this process runs meanwhile."""
+    ctypes.PyDLL(None).usleep(int(seconds * 1_000_000))
+
+
+def slow_state(seconds: float) -> bytes:
+    say(provides=True)
+    hold_the_gil(seconds)
+    say(provided=True)
+    return b"state"
 
 
 class Process:
@@ -62,6 +78,10 @@ class Process:
                 say(log=self.log, stats={"log": stats["log"], "memory": stats["memory_bytes"], "cpu": stats["cpu_s"]})
             case "prove":
                 say(stable=await self.prove(command["text"].encode()))
+            case "hold":
+                say(holds=True)
+                hold_the_gil(command["seconds"])
+                say(held=True)
             case "stats":
                 say(stats=self.group.stats())
             case "leave":
@@ -70,6 +90,11 @@ class Process:
 
 async def main(name: str, bind: str, seeds: list[str], options: dict[str, Any]) -> None:
     config = Config.load(None, {}, preset="local", **options.pop("config", {}))
+    if seconds := options.pop("slow_state", None):
+        options |= {
+            "state_provider": partial(slow_state, seconds),
+            "state_receiver": lambda state: say(state=len(state)),
+        }
     async with motet.join("test", name=name, bind=bind, seeds=seeds, config=config, wait=False, **options) as group:
         process = Process(group)
         say(started=str(group.address.endpoint), services=group.services())

@@ -83,6 +83,10 @@ class MemberProcess:
     def until_view(self, names: set[str], since: int = 0) -> None:
         self.expect(lambda word: set(word.get("view", ())) == names, since)
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def signal(self, number: int) -> None:
         self._process.send_signal(number)
 

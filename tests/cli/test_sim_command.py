@@ -182,8 +182,8 @@ WRONG: list[tuple[list[str], str]] = [
     (["--seeds", ":5"], "--seeds :5 is not a range; write FROM:TO"),
     (["--seeds", "all"], "channels has a world for every number; say which: --seeds FROM:TO"),
     (["--seeds", "1:2:3"], "--seeds 1:2:3 is not a range; write FROM:TO"),
-    (["--seed", "1", "--scenario", "nope"], "there is no scenario 'nope'; there are: channels"),
-    (["--seeds", "0:2", "--scenario", "nope"], "there is no scenario 'nope'; there are: channels"),
+    (["--seed", "1", "--scenario", "nope"], "there is no scenario 'nope'; there are: busy, channels"),
+    (["--seeds", "0:2", "--scenario", "nope"], "there is no scenario 'nope'; there are: busy, channels"),
     (["--seed", "1", "--seeds", "0:2"], "say either --seed S or --seeds FROM:TO"),
     ([], "say either --seed S or --seeds FROM:TO (or --demo for a first look)"),
     (["--seeds", "0:2", "--transcript"], "--transcript goes with --seed"),
@@ -207,7 +207,7 @@ def test_a_wrong_question_exits_with_2_and_says_what_to_do(
 
 def test_the_installed_command_answers_a_wrong_question_with_one_sentence() -> None:
     answer = in_a_process("sim", "--seeds", "0:2", "--scenario", "nope")
-    names = "channels, membership, membership-100, presets, small-world, snapshot, state, torn, total-order"
+    names = "busy, channels, membership, membership-100, presets, small-world, snapshot, state, torn, total-order"
     assert answer == Answer(2, "", f"motet: there is no scenario 'nope'; there are: {names}\n")
 
 

@@ -384,6 +384,7 @@ LIMITS = {
     "verify_ns": (4, 600 * SECOND),
     "verify_attempts": (1, 100),
     "suspect_max_ns": (1, 3600 * SECOND),
+    "busy_max_ns": (0, 3600 * SECOND),
 }
 
 

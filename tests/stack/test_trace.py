@@ -15,6 +15,8 @@ from motet.core.view import View, ViewId
 from motet.errors import LeftGroupError, SyncError
 from motet.membership import (
     Accused,
+    BecameBusy,
+    BecameResponsive,
     Consult,
     DigestsOverlapped,
     DnsName,
@@ -125,6 +127,8 @@ TABLE: list[tuple[Effect, list[TraceEvent]]] = [
     (RolledBack(8, 9), [event(TraceKind.ROLLED_BACK, position=8, last=9)]),
     (Suspected(B), [event(TraceKind.SUSPECTED, peer=NAME_B)]),
     (Trusted(B), [event(TraceKind.TRUSTED, peer=NAME_B)]),
+    (BecameBusy(B), [event(TraceKind.BUSY, peer=NAME_B)]),
+    (BecameResponsive(B), [event(TraceKind.RESPONSIVE, peer=NAME_B)]),
     (Accused(B), [event(TraceKind.ACCUSED, peer=NAME_B)]),
     (Left(), [event(TraceKind.LEFT)]),
     (ProvideState(VIEW.id), [event(TraceKind.STATE_ASKED, view="7@0000000000000001")]),

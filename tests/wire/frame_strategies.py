@@ -14,6 +14,7 @@ from motet.wire.codec import MAX_RANGES, encode
 from motet.wire.frames import (
     Abort,
     AreYouAlive,
+    Busy,
     Close,
     Commit,
     CutTo,
@@ -139,6 +140,7 @@ FRAMES: dict[type[Frame], st.SearchStrategy[Frame]] = {
     IAmAlive: st.builds(IAmAlive, VIEW_IDS, *BEAT),
     IndirectProbe: st.builds(IndirectProbe, VIEW_IDS, LIVES),
     Vouched: st.builds(Vouched, VIEW_IDS, LIVES),
+    Busy: st.builds(Busy, VIEW_IDS),
     Prepare: st.builds(Prepare, VIEW_IDS, BALLOTS, ADDRESSES, st.booleans()),
     Prepared: st.builds(
         Prepared,

@@ -27,6 +27,7 @@ from motet.wire.codec import (
 from motet.wire.frames import (
     Abort,
     AreYouAlive,
+    Busy,
     Close,
     Commit,
     CutTo,
@@ -140,6 +141,7 @@ GOLDEN: list[tuple[Frame, str, str]] = [
     (IAmAlive(VIEW.id, 9, 4, 5, 1000), "22", f"{GOLDEN_VIEW_ID} {GOLDEN_BEAT}"),
     (IndirectProbe(VIEW.id, 7), "23", f"{GOLDEN_VIEW_ID} 0700000000000000"),
     (Vouched(VIEW.id, 7), "24", f"{GOLDEN_VIEW_ID} 0700000000000000"),
+    (Busy(VIEW.id), "25", GOLDEN_VIEW_ID),
     (Prepare(VIEW.id, BALLOT, VIEW.members, True), "28", f"{GOLDEN_NAMES} 0100 {GOLDEN_ADDRESS} 01"),
     (
         Prepared(

@@ -27,6 +27,7 @@ from motet.core.identity import NOBODY, Address, Endpoint
 from motet.core.record import record
 from motet.core.timers import earlier
 from motet.core.units import MILLISECOND, SECOND
+from motet.core.view import View
 from motet.errors import BacklogFullError, GroupFailedError, LeftGroupError, MisuseError, MotetError
 from motet.membership.discovery import Consult, DnsName, SharedDirectory
 from motet.membership.engine import ViewInstalled
@@ -100,6 +101,21 @@ class Keeper(Protocol):
     def close(self) -> None: ...
 
 
+class Liveness(Protocol):
+    """What tells the others that this process is alive while the driver does not run."""
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None: ...
+
+    def follow(self, view: View) -> None: ...
+
+    def refresh(self) -> None:
+        """Faults were injected or cleared."""
+
+    def rekey(self, keyring: Keyring) -> None: ...
+
+    def close(self) -> None: ...
+
+
 Listener = Callable[[list[Effect]], None]
 
 
@@ -118,6 +134,7 @@ class Driver:
         self.transport = transport
         self.faults = faults
         self.keeper: Keeper | None = None
+        self.liveness: Liveness | None = None
         self.tracer: Tracer | None = None
         self.replay: Callable[[], list[Effect]] | None = None  # what the application hears before anything else
         self.failure: BaseException | None = None
@@ -194,6 +211,8 @@ class Driver:
             self._listener(self.replay())
         self._note_sources()
         self.transport.start(self._loop, self._received)
+        if self.liveness is not None:
+            self.liveness.start(self._loop)
         self._guard(lambda: self.do_now(self.member.start))
 
     def close(self) -> None:
@@ -224,6 +243,8 @@ class Driver:
             self._timer.cancel()
         if self._awake is not None:
             self._awake.end()
+        if self.liveness is not None:
+            self.liveness.close()
         self.transport.close()
         self._resyncs.close(self._stopped())
         if self.keeper is not None:
@@ -345,6 +366,8 @@ class Driver:
             )
         self.faults.add(fault)
         self._note_sources()
+        if self.liveness is not None:
+            self.liveness.refresh()
         if self.tracer is not None:
             self.tracer.fault(str(fault), self._wall(self._clock()))
 
@@ -356,6 +379,8 @@ class Driver:
         if self._envelope is None:
             raise MisuseError("this member was joined without a key and cannot take one while it runs; join with keys")
         self._envelope.rekey(keyring)
+        if self.liveness is not None:
+            self.liveness.rekey(keyring)
 
     def sync(self, peer: Address) -> Future[None]:
         """The future is done when SYNC-ACK was sent, or has the error why it was not."""
@@ -538,6 +563,8 @@ class Driver:
             elif isinstance(effect, ViewInstalled):
                 self._learn_names(effect)
                 self._note_sources()
+                if self.liveness is not None:
+                    self.liveness.follow(effect.view)
                 news.append(effect)
             elif isinstance(effect, SyncCompleted | SyncFailed):
                 self._resyncs.ended(effect)

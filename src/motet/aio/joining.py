@@ -18,9 +18,10 @@ from motet.aio.envelope import SealedEnvelope
 from motet.aio.faults import FaultInjector
 from motet.aio.group import Group
 from motet.aio.heap import keep_heap
+from motet.aio.liveness import LivenessProcess
 from motet.aio.names import resolved
 from motet.aio.state import StateProvider, StateReceiver
-from motet.aio.transport import TransportConfig
+from motet.aio.transport import TransportConfig, UdpTransport
 from motet.aio.world import REAL_WORLD, Transport, World
 from motet.config import Config
 from motet.core.effects import Effect
@@ -194,7 +195,17 @@ class Joining:
         if keyring is not None:
             envelope = SealedEnvelope(keyring, address.incarnation, member.counters, window=config.replay_window)
         faults = FaultInjector(random.Random(rng.getrandbits(64)), member.counters)
-        return Driver(member, transport, listen, faults=faults, envelope=envelope, world=self.world), listeners
+        driver = Driver(member, transport, listen, faults=faults, envelope=envelope, world=self.world)
+        self._watch_over(driver, config)
+        return driver, listeners
+
+    def _watch_over(self, driver: Driver, config: Config) -> None:
+        """Only a real socket can be shared with another process."""
+        transport = driver.transport
+        if isinstance(transport, UdpTransport) and config.liveness_process and config.busy_max_ns:
+            driver.liveness = LivenessProcess(
+                self.group, driver.member.address, transport, config, lambda: driver.faults.is_active
+            )
 
     def _address(self, bound: Endpoint) -> Address:
         host = self._own_host or self.advertise or (_own_host() if bound.host in WILDCARDS else bound.host)

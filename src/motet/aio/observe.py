@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import resource
 import sys
@@ -20,7 +21,7 @@ from motet.core.effects import Channel, Effect, SendFailed
 from motet.core.identity import Address
 from motet.core.units import SECOND
 from motet.core.view import View
-from motet.membership.detector import Suspected, Trusted
+from motet.membership.detector import BecameBusy, BecameResponsive, Suspected, Trusted
 from motet.membership.engine import ViewInstalled
 from motet.membership.transfer import StateDelayed, StateFailed, StateLost, StateRefused
 from motet.ordering import RolledBack
@@ -30,6 +31,7 @@ MOST_VIEWS = 20
 MOST_EVENTS = 50
 MOST_LATENCIES = 512
 MOST_NOTICE = 1_000  # bytes
+logger = logging.getLogger("motet")
 
 
 class Observer:
@@ -70,6 +72,12 @@ class Observer:
                 self._note("send_failed", str(effect.error))
             elif isinstance(effect, Suspected | Trusted):
                 self._note(type(effect).__name__.lower(), str(effect.peer))
+            elif isinstance(effect, BecameBusy):
+                self._note("busy", str(effect.peer))
+                logger.warning("%s is busy: its process is alive and does not run its driver", effect.peer)
+            elif isinstance(effect, BecameResponsive):
+                self._note("responsive", str(effect.peer))
+                logger.info("%s is no longer busy", effect.peer)
 
     def hear_notice(self, source: Address, notice: bytes) -> None:
         """On the application's loop. Whatever a member says of itself is short text, or is not believed."""
@@ -144,6 +152,7 @@ class Observer:
             "counters": {count.value: member.counters[count] for count in Count},
             "lost_datagrams": self._driver.transport.lost,
             "suspects": [str(suspect) for suspect in member.membership.suspects],
+            "busy": [str(peer) for peer in member.membership.busy],
             "faults": [str(rule) for rule in self._driver.faults.rules],
             "views": list(self._views),
             "events": list(self._events),

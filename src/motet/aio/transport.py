@@ -89,6 +89,13 @@ class UdpTransport:
         else:
             self._send(data, tail, place)
 
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def place(self, to: Endpoint) -> Endpoint | None:
+        """Where datagrams for `to` go; None while its name is being looked up."""
+        return self._routes.get(to) or self._route(to)
+
     def _route(self, to: Endpoint) -> Endpoint | None:
         """A name that nobody knew at the join is looked up beside the loop; till then nothing gets there."""
         if len(self._routes) >= MOST_ROUTES:

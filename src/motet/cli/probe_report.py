@@ -158,6 +158,8 @@ def _roles(stats: Stats, member: str, own: str) -> Iterator[str]:
         yield "this one"
     if member in texts(stats, "suspects"):
         yield "suspected"
+    if member in texts(stats, "busy"):
+        yield "busy"
 
 
 def _state(stats: Stats) -> str:

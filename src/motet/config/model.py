@@ -129,6 +129,17 @@ class Config:
         4, 1, 100, "Fewest unanswered probes before suspicion; the formula below counts each of them."
     )
 
+    busy_max_ns: int = duration(
+        MINUTE,
+        0,
+        10 * MINUTE,
+        "Longest time others keep a member that is alive but busy, such as by code that holds the GIL.",
+    )
+    liveness_process: bool = flag(
+        True,
+        "Whether a small process tells the others that this one is alive while it cannot itself.",
+    )
+
     # Discovery
     seeds: tuple[str, ...] = texts("endpoints where members may be, HOST:PORT")
     discovery_multicast: str = text("", "an IP multicast group where members look for each other, GROUP:PORT")
@@ -335,7 +346,12 @@ class Config:
                 self._sources(seeds), self.discovery_eager_ns, self.discovery_interval_ns, self.discovery_former_ns
             ),
             DetectorConfig(
-                self.heartbeat_ns, self.suspect_ns, self.verify_ns, self.verify_attempts, self.suspect_max_ns
+                self.heartbeat_ns,
+                self.suspect_ns,
+                self.verify_ns,
+                self.verify_attempts,
+                self.suspect_max_ns,
+                self.busy_max_ns,
             ),
             EngineConfig(
                 self.view_retry_ns, self.view_answer_ns, self.view_answer_max_ns, self.static_quorum, self.partitions

@@ -44,6 +44,8 @@ class TraceKind(StrEnum):
     ROLLED_BACK = "rolled_back"  # [position: first, last]
     SUSPECTED = "suspected"  # [peer]
     TRUSTED = "trusted"  # heard again [peer]
+    BUSY = "busy"  # its process is alive and does not run its driver [peer]
+    RESPONSIVE = "responsive"  # it answers for itself again [peer]
     ACCUSED = "accused"  # did not do its part in a view change [peer]
     STRANDED = "stranded"  # the sender no longer has what we miss [peer: sender, last: purged up to]
 

@@ -2,7 +2,14 @@
 
 from motet.core.view import View, ViewId
 from motet.membership.config import MembershipConfig
-from motet.membership.detector import DetectorConfig, FailureDetector, Suspected, Trusted
+from motet.membership.detector import (
+    BecameBusy,
+    BecameResponsive,
+    DetectorConfig,
+    FailureDetector,
+    Suspected,
+    Trusted,
+)
 from motet.membership.discovery import (
     Announce,
     Consult,
@@ -30,6 +37,8 @@ from motet.membership.transfer import (
 __all__ = [
     "Accused",
     "Announce",
+    "BecameBusy",
+    "BecameResponsive",
     "Consult",
     "Contact",
     "DetectorConfig",

@@ -115,7 +115,8 @@ class Coordinator(Participant):
         """Begin, or begin again, if we are the one to act and there is something to do."""
         if self.has_left or self.acting_coordinator != self._local or self._again_at is not None:
             return []
-        participants, leavers, current = self._trusted(), self._leaving(), self._round
+        participants, current = self._trusted(), self._round
+        leavers = () if self._is_busy(participants, now) else self._leaving()  # they ask again until they have left
         if current and current.participants == participants and set(leavers) <= set(current.leavers):
             return []
         if leavers or self._doubts or len(participants) < len(self.view.members):
@@ -350,9 +351,10 @@ class Coordinator(Participant):
         """Somebody in our part is late, or the leader of a merge is."""
         if current.late and self._prolong(current, now):
             return []
-        if current.late:
+        if current.late and not (current.merge is not None and self._is_busy(current.late, now)):
             return self._refuse_our_merge("a member of this part is silent") + self._accuse(current.late, now)
-        return self._call_off(current, is_off=not self._is_in_doubt(current)) + self._reconsider(now)
+        refusal = self._refuse_our_merge("a member of this part is busy; later") if current.late else []
+        return refusal + self._call_off(current, is_off=not self._is_in_doubt(current)) + self._reconsider(now)
 
     def _prolong(self, current: Round, now: int) -> bool:
         """Whoever is late and still heard is alive and slow, on a processor or a network that has too much to do.
@@ -366,6 +368,11 @@ class Coordinator(Participant):
         current.extensions += 1
         current.until = now + current.answer_ns
         return True
+
+    def _is_busy(self, members: Sequence[Address], now: int) -> bool:
+        """Whether one of them is alive and cannot answer. Leaving and merging wait for it; a view change that removes
+        somebody waits for it as for a slow member, and goes on without it then."""
+        return any(self._surroundings.is_busy(member, now) for member in members)
 
     def _excuse_pause(self, late_ns: int) -> None:
         """We did not run for so long: what others sent meanwhile was not read yet, and they are not late by that."""

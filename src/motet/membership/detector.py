@@ -9,6 +9,8 @@
                                                    most, because whom we cannot hear we cannot follow
     the silence is no accident any more         -> it is suspected
     any frame of a suspected peer               -> it is trusted again
+    BUSY, sent on behalf of a peer whose
+    process lives while its driver does not run -> a sign of life, until busy_max_ns after its last other frame
 
 An accrual detector: what a silence says against a peer grows with every heartbeat that did not come and every probe
 that was not answered, and by how much follows from the loss that was measured (links.py). DetectorConfig has the
@@ -31,7 +33,7 @@ from motet.core.identity import Address
 from motet.core.units import MILLISECOND, SECOND
 from motet.core.view import NO_VIEW, ViewId
 from motet.membership.links import LEAST_LOSS, LOSS_SCALE, Link, Links, doubt, tries
-from motet.wire.frames import AreYouAlive, Heartbeat, IAmAlive, IndirectProbe, Vouched
+from motet.wire.frames import AreYouAlive, Busy, Heartbeat, IAmAlive, IndirectProbe, Vouched
 
 MOST_UNTOLD = 4  # heartbeats that other traffic may replace in a row
 FALSE_POSITIVES = 1e-8  # per silence, where datagrams are lost independently of one another, at the measured rate
@@ -66,6 +68,7 @@ class DetectorConfig:
     verify_ns: int = 500 * MILLISECOND  # how long a suspect has to answer, where nothing is lost
     verify_attempts: int = 4  # spread evenly over verify_ns; where datagrams are lost more follow at the same distance
     suspect_max_ns: int = 30 * SECOND  # on the worst network; so late a crash is noticed there
+    busy_max_ns: int = 60 * SECOND  # how long BUSY frames alone keep a peer in the view: a process may hang for ever
 
     def __post_init__(self) -> None:
         require_between("heartbeat_ns", self.heartbeat_ns, MILLISECOND, 60 * SECOND)
@@ -73,6 +76,7 @@ class DetectorConfig:
         require_between("verify_attempts", self.verify_attempts, 1, 100)
         require_between("verify_ns", self.verify_ns, self.verify_attempts, 600 * SECOND)
         require_between("suspect_max_ns", self.suspect_max_ns, 1, 3600 * SECOND)
+        require_between("busy_max_ns", self.busy_max_ns, 0, 3600 * SECOND)
 
     @property
     def probe_ns(self) -> int:
@@ -97,6 +101,20 @@ class Trusted(Effect):
     peer: Address
 
 
+@dataclass(frozen=True, slots=True)
+class BecameBusy(Effect):
+    """A peer would be probed by now, and its process says that it is alive and does not get to run its driver."""
+
+    peer: Address
+
+
+@dataclass(frozen=True, slots=True)
+class BecameResponsive(Effect):
+    """A busy peer answers for itself again."""
+
+    peer: Address
+
+
 class LinkReport(NamedTuple):
     """What is measured of the link with one peer, and what follows from it."""
 
@@ -115,6 +133,8 @@ class Standing(Enum):
 @dataclass(slots=True)
 class _Peer:
     heard_at: int
+    busy_at: int = 0  # the last BUSY that counted since the peer was heard; 0: none
+    is_told_busy: bool = False  # whether BecameBusy was returned since then
     standing: Standing = Standing.TRUSTED
     link: Link = field(default_factory=Link)
     asked_at: int = 0  # when it was last asked: a process that was paused leaves its peers time to answer
@@ -125,6 +145,11 @@ class _Peer:
     paused_at: int = 0
     askers: dict[Address, int] = field(default_factory=dict)  # who wants to know whether it lives, until when
 
+    @property
+    def alive_at(self) -> int:
+        """The last sign of life, be it BUSY."""
+        return max(self.heard_at, self.busy_at)
+
 
 class FailureDetector:
     def __init__(self, local: Address, config: DetectorConfig) -> None:
@@ -134,11 +159,11 @@ class FailureDetector:
         self._peers: dict[Address, _Peer] = {}
         self._spoke_at = 0  # when we last sent something to all peers
         self._told_at: int | None = None  # when we last told them our view, or first had something else to say
-        self._view = NO_VIEW
+        self._view = self._view_before = NO_VIEW
 
     def watch(self, peers: Sequence[Address], now: int, view: ViewId = NO_VIEW) -> None:
         """Watch exactly these from now on; those who are new are given a full time of silence."""
-        self._view = view
+        self._view, self._view_before = view, self._view
         wanted = [peer for peer in peers if peer != self._local]
         self._peers = {peer: self._peers.get(peer) or _Peer(now, link=Link.begun(now)) for peer in wanted}
         for state in self._peers.values():
@@ -154,16 +179,48 @@ class FailureDetector:
         state = self._peers.get(peer)
         if state is None:
             return []
-        if state.standing is Standing.TRUSTED and not state.askers:
+        if state.standing is Standing.TRUSTED and not state.askers and not state.busy_at:
             state.heard_at = now
             return []
         return self._heard_again(peer, state, now)
 
+    def receive_busy(self, peer: Address, frame: Busy, now: int) -> list[Effect]:
+        """The process of `peer` is alive, and its driver does not run. That is a sign of life for a limited time only.
+
+        BUSY was prepared in the view that the peer is in. It may have missed the COMMIT of ours, so the view before
+        ours counts as well; what was recorded in any other view proves nothing.
+        """
+        state = self._peers.get(peer)
+        is_current = frame.view in (self._view, self._view_before)
+        if state is None or not is_current or now - state.heard_at > self._config.busy_max_ns:
+            return []
+        effects = self._alive_again(peer, state, now)
+        state.busy_at = now
+        if not state.is_told_busy and now - state.heard_at >= self._config.suspect_ns:
+            state.is_told_busy = True
+            effects.append(BecameBusy(peer))
+        return effects
+
+    def is_busy(self, peer: Address, now: int) -> bool:
+        """Whether BUSY is the latest that came from it, and not long ago."""
+        state = self._peers.get(peer)
+        return state is not None and state.busy_at > 0 and now - state.busy_at <= self._config.suspect_ns
+
+    def busy(self, now: int) -> tuple[Address, ...]:
+        return tuple(peer for peer in self._peers if self.is_busy(peer, now))
+
     def _heard_again(self, peer: Address, state: _Peer, now: int) -> list[Effect]:
+        effects = self._alive_again(peer, state, now)
+        if state.is_told_busy:
+            effects.append(BecameResponsive(peer))
+        state.heard_at, state.busy_at, state.is_told_busy = now, 0, False
+        return effects
+
+    def _alive_again(self, peer: Address, state: _Peer, now: int) -> list[Effect]:
         """After a silence, ours or that of somebody who asked us."""
         self._learn_pause(state, now)
         was_suspected = state.standing is Standing.SUSPECTED
-        state.heard_at, state.standing = now, Standing.TRUSTED
+        state.standing = Standing.TRUSTED
         curious = [asker for asker, until in state.askers.items() if now <= until and asker in self._peers]
         state.askers.clear()
         vouched: list[Effect] = [Transmit(asker, Vouched(self._view, peer.incarnation)) for asker in curious]
@@ -208,10 +265,10 @@ class FailureDetector:
     def _has_time_left(self, state: _Peer, now: int) -> bool:
         """Whether all probes can be sent once more before the longest silence is over."""
         config = self._config
-        return now + config.verify_ns + config.probe_ns <= state.heard_at + config.longest_ns
+        return now + config.verify_ns + config.probe_ns <= state.alive_at + config.longest_ns
 
     def _probe_for(self, asker: Address, target: Address, state: _Peer, now: int) -> list[Effect]:
-        if now - state.heard_at <= self._config.heartbeat_ns:
+        if now - state.alive_at <= self._config.heartbeat_ns:
             return [Transmit(asker, Vouched(self._view, target.incarnation))]
         state.askers[asker] = now + self._config.verify_ns
         return [self._probe(target, state, now)]
@@ -248,7 +305,7 @@ class FailureDetector:
         return tuple(peer for peer, state in self._peers.items() if state.standing is Standing.SUSPECTED)
 
     def was_heard(self, peer: Address, since: int) -> bool:
-        return peer in self._peers and self._peers[peer].heard_at >= since
+        return peer in self._peers and self._peers[peer].alive_at >= since
 
     def standing(self, peer: Address) -> Standing | None:
         return self._peers[peer].standing if peer in self._peers else None
@@ -323,7 +380,7 @@ class FailureDetector:
     def _learn_pause(self, state: _Peer, now: int) -> None:
         if state.standing is not Standing.TRUSTED and state.vouches:
             return  # others heard it meanwhile: the link was silent, and not the process
-        excess_ns = now - state.heard_at - self._config.suspect_ns
+        excess_ns = now - state.alive_at - self._config.suspect_ns
         if excess_ns >= self._pause_ns(state, now):
             state.pause_ns, state.paused_at = excess_ns, now
 
@@ -333,9 +390,10 @@ class FailureDetector:
     def _deadline(self, state: _Peer) -> int:
         config = self._config
         if state.standing is Standing.TRUSTED:
-            pause_ns = self._pause_ns(state, state.heard_at + config.suspect_ns)
+            alive_at = state.alive_at
+            pause_ns = self._pause_ns(state, alive_at + config.suspect_ns)
             longest_ns = min(MOST_PAUSE * config.suspect_ns, config.longest_ns - config.verify_ns)
-            return state.heard_at + min(config.suspect_ns + pause_ns, longest_ns)
+            return alive_at + min(config.suspect_ns + pause_ns, longest_ns)
         return state.asked_at + config.probe_ns
 
     def _examine(self, peer: Address, state: _Peer, now: int) -> list[Effect]:
@@ -343,7 +401,7 @@ class FailureDetector:
             return []
         if state.standing is Standing.TRUSTED:
             state.standing, state.asked, state.vouches = Standing.ASKED, 0, 0
-            state.silent_since = state.heard_at
+            state.silent_since = state.alive_at
         if state.asked >= self._config.verify_attempts and self._is_no_accident(state, now):
             state.standing = Standing.SUSPECTED
             return [Suspected(peer)]
@@ -353,7 +411,7 @@ class FailureDetector:
         return [self._probe(peer, state, now), *indirect]
 
     def _is_no_accident(self, state: _Peer, now: int) -> bool:
-        if now + self._config.probe_ns > state.heard_at + self._config.longest_ns:
+        if now + self._config.probe_ns > state.alive_at + self._config.longest_ns:
             return True  # the next look would be too late
         missed = (now - state.silent_since) // self._config.heartbeat_ns
         lost, unanswered = self._links.lost(state.link), self._links.unanswered(state.link)
@@ -371,3 +429,4 @@ class FailureDetector:
             assert state.vouches <= MOST_VOUCHES
             assert len(state.askers) <= len(self._peers)
             assert 0 <= state.link.loss.share <= 1
+            assert state.busy_at or not state.is_told_busy

@@ -14,6 +14,7 @@ Invariant: the detector watches exactly the members of the engine's view, and di
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 from random import Random
 
 from motet.core.counters import Count, Counters
@@ -23,6 +24,7 @@ from motet.core.settling import steps
 from motet.core.units import SECOND
 from motet.core.view import NO_VIEW, View, ViewId, ViewSummary
 from motet.membership.config import MembershipConfig
+from motet.membership.coordinator import IN_DOUBT_ANSWERS
 from motet.membership.detector import MOST_UNTOLD, FailureDetector, LinkReport, SignOfLife, Suspected, Trusted
 from motet.membership.discovery import FRESH_PROBES, Discovery, DnsName, SharedDirectory
 from motet.membership.engine import FRAMES as ENGINE_FRAMES
@@ -32,6 +34,7 @@ from motet.membership.reports import Reports
 from motet.membership.transfer import StateFailed, StateTransfer
 from motet.wire.frames import (
     AreYouAlive,
+    Busy,
     Heartbeat,
     Hello,
     HelloBack,
@@ -48,7 +51,7 @@ from motet.wire.frames import (
 DETECTOR_FRAMES = (Heartbeat, AreYouAlive, IAmAlive)
 INDIRECT_FRAMES = (IndirectProbe, Vouched)
 TRANSFER_FRAMES = (StateRequest, StateChunk, StateRefusal)
-FRAMES = (*DETECTOR_FRAMES, *INDIRECT_FRAMES, *ENGINE_FRAMES, *TRANSFER_FRAMES, Suspicion)
+FRAMES = (*DETECTOR_FRAMES, *INDIRECT_FRAMES, *ENGINE_FRAMES, *TRANSFER_FRAMES, Suspicion, Busy)
 GREETINGS = (Hello, HelloBack)  # they introduce their sender, so they may come from anybody
 MOST_SHUNNED = 1024
 LEAVE_NS = 5 * SECOND  # how long one who leaves goes on giving its state to those who wait for it
@@ -84,6 +87,7 @@ class Membership(Surroundings):
         self._elsewhere: dict[Address, tuple[int, int]] = {}  # members in a different view: first and last sign of it
         self._reports = Reports(local, config.detector)
         self._report_at: int | None = None
+        self._unacted_since: int | None = None  # since when we suspect somebody, in this view
         self._sighted_at: int | None = None  # when we first saw a view that we could merge with
         self._shunned: dict[Address, int] = {}  # coordinators that we leave alone until then
         self._members = alone.members
@@ -169,6 +173,8 @@ class Membership(Surroundings):
 
     def receive(self, source: Address, frame: Frame, now: int) -> list[Effect]:
         self._now = now
+        if isinstance(frame, Busy):
+            return self._settle(self._detector.receive_busy(source, frame, now), now)
         effects = self._detector.heard(source, now)
         if isinstance(frame, DETECTOR_FRAMES):
             effects += self._on_sign_of_life(source, frame, now)
@@ -283,6 +289,14 @@ class Membership(Surroundings):
     def was_heard(self, member: Address, since: int) -> bool:
         return self._detector.was_heard(member, since)
 
+    def is_busy(self, member: Address, now: int) -> bool:
+        return self._detector.is_busy(member, now)
+
+    @property
+    def busy(self) -> tuple[Address, ...]:
+        """Members whose process is alive while their driver does not run, as of the last input."""
+        return self._detector.busy(self._now)
+
     def answer_ns(self, config: EngineConfig) -> int:
         return self._detector.answer_ns(config.retry_ns, config.answer_ns, config.answer_max_ns)
 
@@ -295,7 +309,7 @@ class Membership(Surroundings):
         return self._detector.links()
 
     def is_left_alone(self, coordinator: Address) -> bool:
-        return self._reports.is_away(coordinator, self._now)
+        return self._reports.is_away(coordinator, self._now) or bool(self.busy)
 
     def _has_founders(self, members: Sequence[Address]) -> bool:
         seeds, here = self._config.seeds, {member.endpoint for member in members}
@@ -356,7 +370,7 @@ class Membership(Surroundings):
         self._barren = view.members if was_quiet else ()
         self._elsewhere.clear()
         self._reports.begin_view(view.members, now)
-        self._report_at = self._sighted_at = None
+        self._report_at = self._sighted_at = self._unacted_since = None
         self._detector.watch(installed.view.members, now, installed.view.id)
         self._discovery.begin(installed.view, now)
         is_latest = installed.view is self._engine.view
@@ -375,6 +389,7 @@ class Membership(Surroundings):
         """Tell the engine whom we distrust, if that has changed."""
         out = {*self._detector.suspects, *self._discovery.replaced}
         out |= {member for member, (since, last) in self._elsewhere.items() if last >= since + self._elsewhere_ns}
+        out |= self._bypassed(out, now)
         grace_ns = self._detector.detection_ns + 2 * self._config.detector.heartbeat_ns
         out.update(self._reports.chosen(self.view.members, out, now, grace_ns, self._detector.lapse_ns))
         distrusted = tuple(member for member in self.view.members if member in out and member != self._local)
@@ -382,6 +397,18 @@ class Membership(Surroundings):
             return []
         self._distrusted = distrusted
         return self._engine.suspect(distrusted, now)
+
+    def _bypassed(self, distrusted: set[Address], now: int) -> set[Address]:
+        """A busy coordinator is given the time of a silent one to act on a suspicion; then the next in line acts."""
+        if not self._detector.suspects:
+            self._unacted_since = None
+            return set()
+        if self._unacted_since is None:
+            self._unacted_since = now
+        if now - self._unacted_since < IN_DOUBT_ANSWERS * self.answer_ns(self._config.engine):
+            return set()
+        seniors = (member for member in self.view.members if member not in distrusted)
+        return set(takewhile(lambda member: self._detector.is_busy(member, now), seniors))
 
     def _follow_up(self, now: int) -> list[Effect]:
         """What is due now that all has settled: to probe for others, to merge with them, to found."""
@@ -458,8 +485,13 @@ class Membership(Surroundings):
     # Merge
 
     def _foreign(self, now: int) -> list[ViewSummary]:
-        """Views that we could merge with: their coordinators answer, and we have no reason to leave them alone."""
+        """Views that we could merge with: their coordinators answer, and we have no reason to leave them alone.
+
+        A merge waits while a member is busy: to merge without it would remove it for the sake of one who joins.
+        """
         if not self._engine.is_idle or self._engine.acting_coordinator != self._local or self._distrusted:
+            return []
+        if self._detector.busy(now):
             return []
         found = [one for one in self._discovery.foreign(now) if not self._reports.is_away(one.coordinator, now)]
         return [summary for summary in found if now >= self._shunned.get(summary.coordinator, 0)]
@@ -516,7 +548,8 @@ class Membership(Surroundings):
     def _founding_due(self) -> int | None:
         """When the view that we coordinate may be made primary, though its members stay the same."""
         is_ours = self._engine.is_idle and self._engine.acting_coordinator == self._local
-        is_vain = self.view.is_primary or self.view.members == self._barren or self._transfer.is_lost
+        is_futile = self._transfer.is_lost or bool(self.busy)
+        is_vain = self.view.is_primary or self.view.members == self._barren or is_futile
         if not is_ours or is_vain or self._started_at is None:
             return None
         if quorum := self._config.engine.static_quorum:

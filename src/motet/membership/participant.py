@@ -101,6 +101,10 @@ class Surroundings:
         """Whether anything of this member has arrived since then."""
         return False
 
+    def is_busy(self, member: Address, now: int) -> bool:
+        """Whether this member's process is alive while its driver does not run, so that it cannot answer."""
+        return False
+
     def answer_ns(self, config: EngineConfig) -> int:
         """How long a question that is repeated may go unanswered on the network as it is now."""
         return config.answer_ns

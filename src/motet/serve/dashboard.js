@@ -374,6 +374,7 @@ function roles(member) {
     member.primary === true ? tag("primary", "good") : null, member.primary === false ? tag("not primary", "bad") : null,
     member.heard === "silent" ? tag("not heard of", "watch") : null, member.heard === "told" ? tag("no admin port", "") : null,
     ...(member.suspects || []).map((suspect) => tag(`suspects ${short(suspect, 24)}`, "watch")),
+    ...(member.busy || []).map((peer) => tag(`${short(peer, 24)} is busy`, "watch")),
     ...(member.faults || []).map((rule) => tag(`fault ${short(rule, 40)}`, "watch"))];
 }
 

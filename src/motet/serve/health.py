@@ -155,6 +155,14 @@ def _view_remarks(stats: Stats) -> Iterator[Remark]:
             f"Not heard of for too long: {', '.join(suspects)}. If nobody hears of it, the next view is without it.",
             "Normal for a few seconds around a crash or a cut; look at that process if it repeats.",
         )
+    busy = texts(stats, "busy")
+    if busy:
+        yield Remark(
+            Level.WATCH,
+            f"Alive, and not running its driver: {', '.join(busy)}. Total-order messages wait for it, at most for "
+            "the time that the setting busy_max allows.",
+            "Look there for code that holds the GIL, such as one long C call, or for a disk that does not answer.",
+        )
 
 
 def _progress_remarks(stats: Stats, stalled_s: float) -> Iterator[Remark]:

@@ -46,6 +46,7 @@ GAUGES: tuple[tuple[str, str, Callable[[Stats], float]], ...] = (
     ("motet_delivered_messages_per_second", "over the last seconds", lambda s: number(s, "rates", "delivered_per_s")),
     ("motet_delivered_bytes_per_second", "over the last seconds", lambda s: number(s, "rates", "bytes_per_s")),
     ("motet_suspects", "members not heard of for too long", lambda s: len(texts(s, "suspects"))),
+    ("motet_busy_members", "members alive that do not run their driver", lambda s: len(texts(s, "busy"))),
     ("motet_faults", "faults made on purpose that are active", lambda s: len(texts(s, "faults"))),
     ("motet_memory_bytes", "resident memory of the process", lambda s: number(s, "memory_bytes")),
 )

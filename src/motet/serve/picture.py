@@ -95,6 +95,7 @@ def _described(member: str, stats: Stats, seen: Seen) -> Json:
         "latency": {name: maybe(stats, "latency", name) for name in ("median_us", "p99_us")},
         "repair_share": round(growth.repair_share, 4),
         "suspects": texts(stats, "suspects"),
+        "busy": texts(stats, "busy"),
         "faults": texts(stats, "faults"),
         "uptime_s": number(stats, "uptime_s"),
         "memory_bytes": whole(stats, "memory_bytes"),

@@ -9,15 +9,18 @@ from collections.abc import Callable
 from random import Random
 
 from motet.core.effects import Effect
-from motet.core.identity import Address, Endpoint
+from motet.core.identity import NOBODY, Address, Endpoint
 from motet.core.view import View, ViewId
-from motet.membership import Left, ProvideState, StateReceived, ViewInstalled
+from motet.membership import DetectorConfig, Left, ProvideState, StateReceived, ViewInstalled
 from motet.ordering import RolledBack, StableAdvanced
 from motet.sim.history import EnteredView, PersistedAt, RolledBackAt, StableAt
 from motet.sim.host import Host, Surroundings
 from motet.stack import Delivered, Member, Memory
+from motet.wire.codec import encode
+from motet.wire.frames import Busy
 
 _MOST_STATE_BYTES = 3_000
+LOOKS_PER_SUSPICION = 4  # of the liveness process, as in aio/liveness.py
 
 
 class GroupHost(Host):
@@ -47,6 +50,25 @@ class GroupHost(Host):
         self.note("starts")
         self._enter(self.member.view, ())
         self.do(self.member.start)
+
+    def be_busy(self, group: int, detector: DetectorConfig) -> None:
+        """Stands still like a paused process, and its liveness process says BUSY, as that of a real member does."""
+        self.pause()
+        interval_ns = min(detector.heartbeat_ns, detector.suspect_ns // LOOKS_PER_SUSPICION)
+        data = encode(group, self.address.incarnation, NOBODY, Busy(self.member.view.id))
+        self._say_busy(data, 2 * interval_ns, interval_ns)
+
+    def _say_busy(self, data: bytes, after_ns: int, interval_ns: int) -> None:
+
+        def say() -> None:
+            if not (self.is_alive and self.is_paused):
+                return
+            for peer in self.member.view.members:
+                if peer != self.address:
+                    self._transmit(self._home(peer), data)
+            self._say_busy(data, interval_ns, interval_ns)
+
+        self._world.scheduler.after(after_ns, say)
 
     def leave(self) -> None:
         self.note("asks to leave")

@@ -37,10 +37,12 @@ class GroupFaultKind(Enum):
     PARTITION = "partition"  # two or three sides that hear nothing of one another
     SLOW = "slow"  # the application takes no deliveries for a while
     LOSS = "loss"  # most datagrams are lost for a while
+    BUSY = "busy"  # stands still, and its liveness process says so
 
 
 # What tears views apart and ends processes is drawn more often than the rest.
-_DRAWN = [*GroupFaultKind, GroupFaultKind.CRASH, GroupFaultKind.RESTART, *[GroupFaultKind.PARTITION] * 3]
+_ANY = [kind for kind in GroupFaultKind if kind is not GroupFaultKind.BUSY]  # which the scenario `busy` draws
+_DRAWN = [*_ANY, GroupFaultKind.CRASH, GroupFaultKind.RESTART, *[GroupFaultKind.PARTITION] * 3]
 ENDS_A_PROCESS = (GroupFaultKind.CRASH, GroupFaultKind.RESTART, GroupFaultKind.LEAVE, GroupFaultKind.REJOIN)
 _CHANGES_THE_VIEW = (
     GroupFaultKind.RESTART,

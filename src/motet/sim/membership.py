@@ -198,6 +198,9 @@ class MembershipWorld:
             case GroupFaultKind.PAUSE:
                 host.pause()
                 self.scheduler.after(fault.lasts_ns, host.resume)
+            case GroupFaultKind.BUSY:
+                host.be_busy(group_id(GROUP), self.plan.membership.detector)
+                self.scheduler.after(fault.lasts_ns, host.resume)
             case GroupFaultKind.CUT:
                 self._cut([(name, other)], fault.lasts_ns)
             case GroupFaultKind.ISOLATE:

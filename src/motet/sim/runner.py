@@ -9,6 +9,7 @@ from itertools import chain
 
 from motet.core.trace import Emit
 from motet.errors import ConfigError
+from motet.sim.busy import run_busy
 from motet.sim.channels import Outcome, run_channels
 from motet.sim.checkers import violation_of
 from motet.sim.membership import run_membership, run_membership_100
@@ -20,6 +21,7 @@ from motet.sim.torn import run_torn
 from motet.sim.total_order import run_total_order
 
 SCENARIOS: dict[str, Callable[..., Outcome]] = {
+    "busy": run_busy,
     "channels": run_channels,
     "membership": run_membership,
     "membership-100": run_membership_100,

@@ -10,6 +10,8 @@ from motet.core.identity import Address, Endpoint
 from motet.core.trace import Emit, TraceEvent, TraceKind, trace_name, trace_view
 from motet.membership import (
     Accused,
+    BecameBusy,
+    BecameResponsive,
     DigestsOverlapped,
     Left,
     ProvideState,
@@ -113,6 +115,10 @@ def _told(effect: Effect, local: str, now: int) -> TraceEvent | None:
             return TraceEvent(now, local, kinds.SUSPECTED, trace_name(peer))
         case Trusted(peer):
             return TraceEvent(now, local, kinds.TRUSTED, trace_name(peer))
+        case BecameBusy(peer):
+            return TraceEvent(now, local, kinds.BUSY, trace_name(peer))
+        case BecameResponsive(peer):
+            return TraceEvent(now, local, kinds.RESPONSIVE, trace_name(peer))
         case Accused(peer):
             return TraceEvent(now, local, kinds.ACCUSED, trace_name(peer))
         case Left():

@@ -50,6 +50,7 @@ from motet.wire.fields import (
 from motet.wire.frames import (
     Abort,
     AreYouAlive,
+    Busy,
     Close,
     Commit,
     CutTo,
@@ -250,6 +251,7 @@ _CONTROL: dict[type[Frame], tuple[int, tuple[Field[Any], ...]]] = {
     IAmAlive: (34, (VIEW_ID, *_BEAT)),
     IndirectProbe: (35, (VIEW_ID, U64)),
     Vouched: (36, (VIEW_ID, U64)),
+    Busy: (37, (VIEW_ID,)),
     Prepare: (40, (VIEW_ID, BALLOT, listed(ADDRESS), FLAG)),
     Prepared: (
         41,

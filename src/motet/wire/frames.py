@@ -135,6 +135,14 @@ class IAmAlive(Frame):
 
 
 @record
+class Busy(Frame):
+    """Sent on behalf of a member whose process is alive while its driver does not run. It is prepared while the driver
+    runs, so it says nothing else."""
+
+    view: ViewId
+
+
+@record
 class IndirectProbe(Frame):
     """A member asks another one to probe a third, whom it cannot hear itself."""
 
