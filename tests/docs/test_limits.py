@@ -11,7 +11,7 @@ from motet.core import identity, limits
 from motet.journal import owner, recovery, state
 from motet.membership.discovery import DiscoveryConfig
 from motet.ordering import producers
-from motet.serve import gatherer, requests, streams
+from motet.serve import admin, gatherer, requests, streams
 from motet.serve.admin import AdminConfig
 from motet.serve.flight import ServiceLimits
 from motet.unicast import UnicastConfig
@@ -55,6 +55,7 @@ TOLD = [  # the number, as the page writes it, and the row in which it stands
     (ServiceLimits().followers, 64, "| followers, reads, appends at once | 64 each |"),
     (AdminConfig().most_connections, 64, "| admin connections, open dashboards | 64, 16 |"),
     (AdminConfig().most_listeners, 16, "| admin connections, open dashboards | 64, 16 |"),
+    (admin.RESERVE, 8, "| admin connections kept for `/health` and `/metrics` | 8 |"),
     (gatherer.MOST_ASKED, 32, "| members that a dashboard asks | 32 |"),
     (Config.local().frame_bytes, 60_000, "60 000 B (`local`)"),
     (Config.lan().frame_bytes, 32_000, "32 000 B (`lan`)"),

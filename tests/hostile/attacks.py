@@ -48,7 +48,7 @@ class Attacker:
         self.group = group
         self.members = list(members)
         self.recorded: deque[Recorded] = deque(maxlen=RECORDED)
-        self._foreign = Sealer(Keyring.of([FOREIGN_KEY]), 77)
+        self._foreign = Sealer(Keyring.of([FOREIGN_KEY]), 77, salt=7)
         self.by_kind: dict[str, deque[bytes]] = {}  # so that rare frames are played with as often as all others
         self.view_of: Callable[[Address], View] = lambda victim: View(ViewId(1, 1), (victim,), is_primary=False)
         self._ballots: dict[Address, Ballot] = {}  # the last one that each victim was made to promise, perhaps

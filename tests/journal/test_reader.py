@@ -16,7 +16,7 @@ from motet.journal.records import INCOMPLETE
 from motet.journal.scan import FIRST_RECORD_AT, Scan
 from motet.journal.schema import LOG_SCHEMA
 from motet.journal.synthetic import write_journal
-from motet.wire.body import Port
+from motet.wire.body import Port, fragment, pack
 from tests.journal.factory import GROUP, A, B, C, Scribe, append_all, begun, text_of, view_of
 
 SMALL = JournalConfig(fsync=Fsync.NEVER, segment_bytes=4096, index_bytes=1024)
@@ -281,3 +281,25 @@ def test_a_file_that_shrinks_under_the_reader_ends_there(tmp_path: Path) -> None
     assert len(list(records)) < 25
     assert scan.flaw == INCOMPLETE
     file.close()
+
+
+@pytest.mark.parametrize(
+    ("body", "messages"),
+    [
+        (pack([b"one", b"two"])[:-1] + b"", 2),
+        (pack([b"one", b"two"]).replace(b"\x03\0\0\0", b"\xff\xff\xff\x7f", 1), 2),
+        (fragment(b"0123456789", 0, 10)[:5], 1),
+        (fragment(b"0123456789", 0, 10), 2),
+        (b"\x09" + bytes(20), 1),
+    ],
+    ids=["short payload", "long lengths", "half a fragment", "a fragment of two messages", "unknown kind"],
+)
+def test_a_frame_that_no_sound_writer_wrote_is_corrupt_although_its_checksum_is_right(
+    tmp_path: Path, body: bytes, messages: int
+) -> None:
+    """Its lengths become offsets of Arrow columns, which would show whatever lies behind the body."""
+    journal, scribe = begun(tmp_path)
+    with journal:
+        journal.append([scribe._entry(A, messages, body)])
+        with pytest.raises(JournalCorruptError):
+            rows_of(JournalReader(tmp_path), 1, messages)

@@ -424,16 +424,87 @@ def _drain(client: socket.socket) -> bytes:
     return found
 
 
-def test_too_many_connections_are_turned_away_and_the_port_recovers(member: FakeMember) -> None:
+def test_the_oldest_client_that_does_not_ask_makes_place_for_one_that_does(member: FakeMember) -> None:
     config = AdminConfig(most_connections=3, most_listeners=1, request_s=60)
     with AdminServer(member, config) as server:
         idle = [socket.create_connection(server.endpoint, timeout=10) for _ in range(3)]
-        with socket.create_connection(server.endpoint, timeout=10) as late:
-            assert b"503 Service Unavailable" in _drain(late)
+        assert Client(server).get("/stats")[0] == 200
+        assert b"503 Service Unavailable" in _drain(idle[0])
         for client in idle:
             client.close()
-        while Client(server)("GET", "/health")[0] == 503:
+
+
+@pytest.mark.parametrize("path", ["/health", "/metrics"])
+def test_a_hundred_clients_that_dribble_do_not_keep_out_a_probe(member: FakeMember, path: str) -> None:
+    with AdminServer(member, AdminConfig(request_s=60)) as server:
+        slow = [socket.create_connection(server.endpoint, timeout=10) for _ in range(100)]
+        for client in slow:
+            with suppress(OSError):  # some are evicted already
+                client.sendall(b"GET /stats HTTP/1.1\r\nHost: local")
+        assert [Client(server)("GET", path)[0] for _ in range(20)] == [200] * 20
+        for client in slow:
+            client.close()
+
+
+class StuckMember(FakeMember):
+    """Its operations do not end before the test says so: each keeps its connection."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun = threading.Semaphore(0)
+        self.end = threading.Event()
+
+    def operate(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        self.begun.release()
+        self.end.wait(60)
+        return {}
+
+
+def _post(server: AdminServer) -> socket.socket:
+    client = socket.create_connection(server.endpoint, timeout=10)
+    head = b"POST /operate/snapshot HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    client.sendall(head + b"Content-Length: 2\r\n\r\n{}")
+    return client
+
+
+def test_when_all_connections_are_being_answered_a_probe_is_served_from_the_reserve_and_nothing_else() -> None:
+    member = StuckMember()
+    with AdminServer(member, AdminConfig(most_connections=3, most_listeners=1)) as server:
+        busy = [_post(server) for _ in range(3)]
+        for _ in busy:
+            assert member.begun.acquire(timeout=10)
+        assert [Client(server)("GET", path)[0] for path in ("/health", "/metrics") for _ in range(20)] == [200] * 40
+        status, said = Client(server).get("/stats")
+        assert status == 503
+        assert "only /health and /metrics" in said["error"]
+        member.end.set()
+        assert all(b"200 OK" in _drain(client) for client in busy), "what is being answered is not evicted"
+        while Client(server)("GET", "/stats")[0] == 503:
             pass
+        for client in busy:
+            client.close()
+
+
+def test_slow_clients_in_the_reserve_do_not_keep_out_a_probe() -> None:
+    member = StuckMember()
+    with AdminServer(member, AdminConfig(most_connections=3, most_listeners=1, request_s=60)) as server:
+        busy = [_post(server) for _ in range(3)]
+        for _ in busy:
+            assert member.begun.acquire(timeout=10)
+        busy += [socket.create_connection(server.endpoint, timeout=10) for _ in range(20)]
+        assert [Client(server)("GET", "/health")[0] for _ in range(20)] == [200] * 20
+        member.end.set()
+        for client in busy:
+            client.close()
+
+
+def test_a_body_that_ends_early_is_not_taken_for_the_whole(server: AdminServer, member: FakeMember) -> None:
+    head = f"POST /operate/leave HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
+    with socket.create_connection(server.endpoint, timeout=10) as client:
+        client.sendall(f"{head}Content-Type: application/json\r\nContent-Length: 50\r\n\r\n{{}}".encode())
+        client.shutdown(socket.SHUT_WR)
+        assert b"the body ended after 2 of 50 bytes" in _drain(client)
+    assert not member.operated
 
 
 def test_pages_are_bounded_and_do_not_keep_operators_out(member: FakeMember) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from motet.errors import LogRequestError, MessageTooLargeError
-from motet.serve.units import cut, first_sequence, rows_of, size_of
+from motet.serve.units import cut, first_sequence, rows_of, rows_of_batch, size_of
 
 payload_lists = st.lists(st.binary(max_size=40), max_size=60)
 
@@ -71,6 +71,19 @@ def test_a_row_that_fits_no_unit_is_named() -> None:
 def test_nonsense_is_refused(payloads: list[bytes], keys: list[bytes] | None, reason: str) -> None:
     with pytest.raises(LogRequestError, match=reason):
         rows_of(payloads, keys)
+
+
+def test_a_key_that_is_too_long_is_refused() -> None:
+    with pytest.raises(MessageTooLargeError, match="a key has 70000 bytes"):
+        rows_of([b"x"], [b"k" * 70_000])
+
+
+@given(payload_lists.filter(bool), st.sampled_from([pa.binary(), pa.large_binary()]))
+def test_a_batch_that_fits_is_never_refused_for_its_buffers(payloads: list[bytes], kind: pa.DataType) -> None:
+    """Empty messages of many rows are the worst case: Arrow has more bytes of offsets than a unit has of lengths."""
+    column = pa.array(payloads, kind)
+    batch = pa.record_batch({"payload": column, "key": column})
+    assert rows_of_batch(batch, model_size(payloads, payloads)).payloads.to_pylist() == payloads
 
 
 def test_later_batches_have_higher_sequences() -> None:

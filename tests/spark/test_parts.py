@@ -27,7 +27,7 @@ from motet.journal.synthetic import write_journal
 from motet.serve.flight import LogService
 from motet.snapshot.export import SNAPSHOT_SCHEMA
 from motet.spark import cluster, java
-from motet.spark.inputs import find_members
+from motet.spark.inputs import MemberInput, Piece, UnusableInputError, cuts_of, find_members
 from motet.spark.kernels import CHUNK, summaries
 from motet.spark.logs import JournalLog, LogUnreadableError, StartTrimmedError
 from motet.spark.options import SourceOptions, parse_source
@@ -35,7 +35,7 @@ from motet.spark.plots import Axis, bars, lines
 from motet.spark.pushdown import Wanted, bounds_of_in, push
 from motet.spark.snapshots import find_snapshots, snapshot_findings
 from motet.spark.source import MotetSource, MotetStreamReader, Range, split
-from motet.spark.traces import find_traces, retransmissions
+from motet.spark.traces import MOST_SECONDS, find_traces, retransmissions
 from tests.serve.memory import MemorySource
 
 
@@ -306,6 +306,54 @@ def test_retransmissions_are_counted_by_second(tmp_path: Path, ending: str) -> N
     else:
         path.write_text("".join(json.dumps({k: v for k, v in line.items() if v is not None}) + "\n" for line in lines))
     assert retransmissions(find_traces([str(tmp_path)])) == {"ann": [(0.0, 0.0), (1.0, 4.0)]}
+
+
+# Files that come from anywhere
+
+
+def test_a_trace_with_offsets_outside_of_its_data_is_refused(tmp_path: Path) -> None:
+    offsets = np.array([0, 4], np.int32)
+    kind = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(b"kind")])
+    path = tmp_path / "trace-ann.arrow"
+    columns = {"at_ns": [1], "member": ["ann"], "kind": kind}
+    with pa.ipc.new_file(path, (batch := pa.record_batch(columns)).schema) as file:
+        offsets[1] = 100_000
+        file.write_batch(batch)
+    with pytest.raises(UnusableInputError, match="cannot be read as a trace"):
+        retransmissions([path])
+
+
+def test_files_that_are_no_traces_or_snapshots_are_named(tmp_path: Path) -> None:
+    for name in ("trace-a.arrow", "trace-a.parquet", "trace-a.jsonl"):
+        (tmp_path / name).write_bytes(b"nonsense")
+        with pytest.raises(UnusableInputError, match=name):
+            retransmissions([tmp_path / name])
+    (tmp_path / "snapshot-a.parquet").write_bytes(b"PAR1 nonsense PAR1")
+    with pytest.raises(UnusableInputError, match="cannot be read as a snapshot"):
+        list(snapshot_findings(find_snapshots([str(tmp_path)]), []))
+
+
+def test_a_trace_with_a_time_from_nowhere_is_no_endless_line(tmp_path: Path) -> None:
+    rows = [{"at_ns": at, "member": "ann", "kind": "frame_resent", "count": 1} for at in (0, None, 2**62)]
+    rows.append({"at_ns": 5, "member": None, "kind": "frame_resent", "count": 1})
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "trace.parquet")
+    (line,) = retransmissions([tmp_path / "trace.parquet"]).values()
+    assert len(line) == MOST_SECONDS + 1
+
+
+def test_an_export_with_other_kinds_of_positions_is_unusable(tmp_path: Path) -> None:
+    log = table(10)
+    column = log.schema.get_field_index("position")
+    pq.write_table(log.set_column(column, "position", log["position"].cast(pa.string())), tmp_path / "log.parquet")
+    members, unusable = find_members([str(tmp_path)])
+    assert not members
+    assert "its column position is string" in unusable[0]
+
+
+def test_positions_that_no_log_has_are_refused_before_boundaries_are_made() -> None:
+    far = MemberInput("ann", "x", [Piece("ann", "x", 1, 10), Piece("ann", "y", 2**62, 2**62 + 10)])
+    with pytest.raises(UnusableInputError, match="more than one log has"):
+        cuts_of([far])
 
 
 def test_sessions_find_the_format_by_themselves() -> None:

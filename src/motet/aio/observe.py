@@ -81,7 +81,7 @@ class Observer:
 
     def hear_notice(self, source: Address, notice: bytes) -> None:
         """On the application's loop. Whatever a member says of itself is short text, or is not believed."""
-        with contextlib.suppress(ValueError, AttributeError):
+        with contextlib.suppress(ValueError, AttributeError, RecursionError):
             told = json.loads(notice) if len(notice) <= MOST_NOTICE else {}
             self._notices[source] = {name: place for name, place in told.items() if isinstance(place, str)}
 

@@ -61,6 +61,8 @@ def packed_piece(head: Head, body: memoryview) -> Piece | None:
     if count != head.messages or payload_at > len(body):
         return None
     lengths = np.frombuffer(body, "<u4", count, HEADER.size)
+    if int(lengths.sum(dtype=np.uint64)) != len(body) - payload_at:  # as offsets they would point outside of the body
+        return None
     return Piece(head.position, head, port, lengths, body[payload_at:])
 
 

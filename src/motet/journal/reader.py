@@ -26,7 +26,8 @@ from motet.journal.records import HEAD_BYTES, INCOMPLETE, VIEW_FIELDS, Kind, Vie
 from motet.journal.scan import FIRST_RECORD_AT, Found, Opening, Scan, read_opening, whole_heads
 from motet.journal.segments import Index, note, segment_names
 from motet.journal.state import LogState
-from motet.wire.body import FRAGMENT, FRAGMENT_HEADER, PACKED
+from motet.wire.body import FRAGMENT, FRAGMENT_HEADER, HEADER, PACKED
+from motet.wire.body import flaw as body_flaw
 from motet.wire.fields import Reader
 
 INDEX_BYTES = 64 << 10
@@ -219,12 +220,14 @@ class JournalReader:
             begun.clear()  # no message spans two views
         if head.kind != Kind.FRAME:
             return None
-        if found.body[0] == PACKED:
+        if len(found.body) and found.body[0] == PACKED and len(found.body) >= HEADER.size:
             begun.pop(head.sender, None)
             piece = packed_piece(head, found.body)
             if piece is None:
                 raise JournalCorruptError(names[-1], found.offset, head.position - 1, "a frame's lengths do not add up")
             return piece if piece.rows else None
+        if (reason := _flaw_of_fragment(found)) is not None:
+            raise JournalCorruptError(names[-1], found.offset, head.position - 1, reason)
         return self._fragment(found, names, begun)
 
     def _fragment(self, found: Found, names: list[str], begun: dict[int, list[bytes]]) -> Piece | None:
@@ -363,8 +366,16 @@ def _first_of(name: str) -> int:
     return int(name.partition(".")[0])
 
 
+def _flaw_of_fragment(found: Found) -> str | None:
+    """A checksum says that a record is what was written, not that a sound writer wrote it."""
+    if found.head.messages > 1:
+        return f"a fragment that ends {found.head.messages} messages"
+    reason = body_flaw(found.body)
+    return reason if reason is not None or found.body[0] == FRAGMENT else "a frame that is no fragment"
+
+
 def _collect(chunks: list[bytes], found: Found) -> None:
-    if found.body[0] != FRAGMENT or found.head.messages:
+    if found.head.messages or _flaw_of_fragment(found) is not None:
         chunks.clear()
         return
     _, _, _, offset = FRAGMENT_HEADER.unpack_from(found.body)

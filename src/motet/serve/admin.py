@@ -8,6 +8,10 @@
 
 One thread accepts, one thread serves each connection, and a connection carries one request. Bounds: connections,
 listeners of /events, the time for sending a request, its size. It listens on loopback unless it has a token.
+
+Slow clients do not keep out a probe: when all connections are in use, the oldest one whose request is not complete is
+evicted; when all are being answered, some more are accepted for /health and /metrics only, and the oldest of these is
+evicted whatever it does: such an answer takes milliseconds, unless its client does not read it.
 """
 
 from __future__ import annotations
@@ -35,6 +39,8 @@ from motet.serve.metrics import registry_of
 LOG = logging.getLogger("motet.admin")
 LEAST_TOKEN = 16  # off loopback: shorter ones can be guessed by trying
 CLOSE_S = 2.0  # how long open requests may take to end when the server closes
+RESERVE = 8  # connections beyond `most_connections`, on which only PROBED is served
+PROBED = ("/health", "/metrics")
 BUSY = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"
     b'{"error":"too many connections to this admin port; close some, or ask again in a moment"}'
@@ -138,6 +144,14 @@ class AdminServer:
         self.close()
 
 
+@dataclass(slots=True)
+class Connection:
+    socket: socket.socket
+    in_reserve: bool
+    is_reading: bool = True  # its request is not complete yet
+    is_evicted: bool = False
+
+
 class HttpServer(ThreadingHTTPServer):
     allow_reuse_address = True
     request_queue_size = 64
@@ -156,8 +170,7 @@ class HttpServer(ThreadingHTTPServer):
         self.stopping = threading.Event()
         self._silent_until = 0.0
         self.listeners = threading.BoundedSemaphore(config.most_listeners)
-        self._slots = threading.BoundedSemaphore(config.most_connections)
-        self._open: dict[threading.Thread, socket.socket] = {}
+        self._open: dict[threading.Thread, Connection] = {}  # the oldest first
         self._operating: set[threading.Thread] = set()
         self._open_lock = threading.Lock()
         self._waker, self._wakes = socket.socketpair()
@@ -219,14 +232,16 @@ class HttpServer(ThreadingHTTPServer):
     # Connections
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._slots.acquire(blocking=False):
-            self._turn_away(request)
-            return
         thread = threading.Thread(
             target=self.process_request_thread, args=(request, client_address), name="motet-admin-http", daemon=True
         )
         with self._open_lock:
-            self._open[thread] = request
+            in_reserve = self._place()
+            if in_reserve is not None:
+                self._open[thread] = Connection(request, in_reserve)
+        if in_reserve is None:
+            self._turn_away(request)
+            return
         try:
             thread.start()
         except RuntimeError:  # no more threads in this process
@@ -242,12 +257,31 @@ class HttpServer(ThreadingHTTPServer):
     def _let_go(self, thread: threading.Thread) -> None:
         with self._open_lock:
             self._open.pop(thread, None)
-        self._slots.release()
+
+    def _place(self) -> bool | None:
+        """Whether the next connection is one of the reserve; None when there is no place at all."""
+        for in_reserve, most in ((False, self.config.most_connections), (True, RESERVE)):
+            open_ones = [one for one in self._open.values() if one.in_reserve == in_reserve and not one.is_evicted]
+            if len(open_ones) < most:
+                return in_reserve
+            slow = next((one for one in open_ones if one.is_reading or in_reserve), None)
+            # An evicted connection's thread ends at once, but not before this one begins: these are bounded, too.
+            if slow is not None and len(self._open) < 2 * (self.config.most_connections + RESERVE):
+                _evict(slow)
+                return in_reserve
+        return None
+
+    def may_serve(self, path: str) -> bool:
+        """Called when a request is complete, from its thread: from now on it is answered, and not evicted."""
+        with self._open_lock:
+            connection = self._open.get(threading.current_thread())
+            if connection is None:
+                return True
+            connection.is_reading = False
+            return not connection.is_evicted and (not connection.in_reserve or path in PROBED)
 
     def _turn_away(self, request: socket.socket) -> None:
-        with suppress(OSError):  # it is not owed an answer
-            request.setblocking(False)
-            request.send(BUSY)
+        _send_busy(request)
         self.shutdown_request(request)
 
     # The member
@@ -284,7 +318,7 @@ class HttpServer(ThreadingHTTPServer):
         deadline = time.monotonic() + within_s
         with self._open_lock:
             spared = {*self._operating, threading.current_thread()}
-            ending = {thread: request for thread, request in self._open.items() if thread not in spared}
+            ending = {thread: one.socket for thread, one in self._open.items() if thread not in spared}
         for request in ending.values():
             _cut(request)
         for thread in ending:
@@ -299,6 +333,19 @@ class HttpServer(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that goes away is no event; a bug of ours was told by the handler already."""
         LOG.debug("a connection of %s ended early", client_address, exc_info=True)
+
+
+def _send_busy(connection: socket.socket) -> None:
+    """At once or not at all: the accepting thread must not wait, and the client is not owed an answer."""
+    with suppress(OSError):
+        connection.send(BUSY, socket.MSG_DONTWAIT)
+
+
+def _evict(connection: Connection) -> None:
+    connection.is_evicted = True
+    if connection.is_reading:
+        _send_busy(connection.socket)
+    _cut(connection.socket)
 
 
 def _cut(connection: socket.socket) -> None:

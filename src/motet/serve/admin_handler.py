@@ -29,6 +29,7 @@ PAGE = {
     "/dashboard.css": ("dashboard.css", "text/css; charset=utf-8"),
 }
 MOST_HEADER_BYTES = 65_536  # beside the body
+TOO_MANY = "too many connections to this admin port; only /health and /metrics are served now"
 NOTHING_ELSE = "there are /, /stats, /metrics, /health, /picture, /history, /events, and POST /operate/NAME"
 SAFE_HEADERS = {
     # Only files of this server run or are shown, and no page of another site may frame this one.
@@ -101,7 +102,9 @@ class AdminHandler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
-        if path in PAGE and self.server.config.dashboard:
+        if not self.server.may_serve(path):
+            self._fail(HTTPStatus.SERVICE_UNAVAILABLE, TOO_MANY)
+        elif path in PAGE and self.server.config.dashboard:
             self._page(path)
         elif path == "/health":
             self._health()
@@ -182,6 +185,9 @@ class AdminHandler(BaseHTTPRequestHandler):
         arguments = self._body()
         if arguments is None:
             return
+        if not self.server.may_serve(self.path):
+            self._fail(HTTPStatus.SERVICE_UNAVAILABLE, TOO_MANY)
+            return
         try:
             checked = check_arguments(name, arguments)
         except ValueError as error:
@@ -207,8 +213,12 @@ class AdminHandler(BaseHTTPRequestHandler):
         if len(length) > 10 or int(length) > most:
             self._fail(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body may have {most} bytes at most")
             return None
+        body = self.rfile.read(int(length))
+        if len(body) < int(length):  # the client was cut off, and may have meant to say more than this
+            self._fail(HTTPStatus.BAD_REQUEST, f"the body ended after {len(body)} of {length} bytes")
+            return None
         try:
-            value = from_json(self.rfile.read(int(length)) or b"{}")
+            value = from_json(body or b"{}")
         except ValueError:
             value = None
         if not isinstance(value, dict):

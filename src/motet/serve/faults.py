@@ -17,6 +17,7 @@ from pyarrow import flight
 
 from motet import errors
 from motet.errors import LogPositionError, LogRequestError, LogUnavailableError, MotetError, TokenError
+from motet.serve.reading import from_json
 
 MOST_TEXT = 1500  # it travels in the trailers of a call, which have room for some thousand bytes
 POSITIONS = ("asked", "first", "last", "stable")
@@ -25,7 +26,7 @@ _log = logging.getLogger("motet.serve")
 
 
 def to_flight(error: MotetError) -> flight.FlightError:
-    text = str(error)[:MOST_TEXT]
+    text = str(error)[:MOST_TEXT].encode("utf-8", "replace").decode()  # JSON may hold half a surrogate pair; gRPC not
     document: dict[str, Any] = {"error": type(error).__name__, "text": text, "retryable": error.retryable}
     if isinstance(error, LogPositionError):
         document |= {name: getattr(error, name) for name in POSITIONS}
@@ -53,7 +54,7 @@ def from_flight(error: Exception) -> MotetError:
 
 def _document_of(error: Exception) -> dict[str, Any] | None:
     try:
-        document = json.loads(getattr(error, "extra_info", b""))
+        document = from_json(getattr(error, "extra_info", b""))
     except ValueError:
         return None
     return document if isinstance(document, dict) and "error" in document else None

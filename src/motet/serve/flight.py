@@ -34,6 +34,7 @@ from motet.journal.schema import LOG_SCHEMA
 from motet.serve.connections import cut_connections
 from motet.serve.faults import carried, to_flight
 from motet.serve.requests import (
+    MOST_REQUEST_BYTES,
     AppendRequest,
     ReadRequest,
     encode,
@@ -44,7 +45,7 @@ from motet.serve.requests import (
 from motet.serve.source import Appender, LogSource
 from motet.serve.streams import Item, Slots, Stream
 from motet.serve.tokens import Tls, TokenCheck, check_token, location_of
-from motet.serve.units import rows_of_batch, size_of
+from motet.serve.units import check_schema, in_one_line, rows_of_batch, size_of
 
 ACTIONS = {
     "offsets": 'first, last and stable position and the epoch; body {} or {"until": POSITION, "wait_s": SECONDS}',
@@ -193,12 +194,12 @@ class _Desk:
         self._refuse_closing()
         if self.appender is None:
             raise LogReadOnlyError("this log service is read-only: its member was started without an appender")
-        rows = rows_of_batch(batch)
+        rows = rows_of_batch(batch, self.appender.most_bytes)
         if not len(rows):
             raise LogRequestError("an append of no rows; leave it out")
         if (size := size_of(rows)) > self.appender.most_bytes:
             raise MessageTooLargeError(
-                f"this unit takes {size} bytes; one append unit holds {self.appender.most_bytes}: cut it into several"
+                f"this unit takes {size} bytes; one append unit holds {self.appender.most_bytes}: split it into several"
             )
         keys = None if rows.keys is None else rows.keys.to_pylist()
         first, last = self.appender.append(rows.payloads.to_pylist(), keys, request.producer, request.sequence)
@@ -267,17 +268,55 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
     ) -> None:
         with carried("appending"), self._desk.appends.held():
             request = parse_append(descriptor.command or b"")
-            batches = (chunk.data for chunk in reader if chunk.data is not None)
-            for number, batch in enumerate(batches):
+            for number, batch in enumerate(_batches(reader)):
                 unit = replace(request, sequence=request.sequence + number)
                 writer.write(json.dumps(self._desk.append(unit, batch)).encode())
+
+    def do_exchange(
+        self,
+        context: flight.ServerCallContext,
+        descriptor: flight.FlightDescriptor,
+        reader: flight.MetadataRecordBatchReader,
+        writer: flight.MetadataRecordBatchWriter,
+    ) -> None:
+        with carried("an exchange"):
+            raise LogRequestError("there is no exchange here; read with do_get, and append with do_put")
 
     def list_actions(self, context: flight.ServerCallContext) -> list[tuple[str, str]]:
         return list(ACTIONS.items())
 
     def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> list[bytes]:
-        with carried(f"the action {action.type[:40]!r}"):
-            return [json.dumps(self._desk.act(action.type, action.body.to_pybytes())).encode()]
+        with carried("an action"):
+            if (size := action.body.size) > MOST_REQUEST_BYTES:  # before it is copied
+                raise LogRequestError(f"this body has {size} bytes; more than {MOST_REQUEST_BYTES} are not read")
+            return [json.dumps(self._desk.act(_name_of(action), action.body.to_pybytes())).encode()]
+
+
+def _name_of(action: flight.Action) -> str:
+    try:
+        return str(action.type)
+    except UnicodeDecodeError as error:
+        raise LogRequestError(f"the name of an action is UTF-8; there are {', '.join(ACTIONS)}") from error
+
+
+def _batches(reader: flight.MetadataRecordBatchReader) -> Iterator[pa.RecordBatch]:
+    """What a client sends, batch by batch; the schema is checked before the first batch is decoded."""
+    try:
+        check_schema(reader.schema)
+        while True:
+            chunk = reader.read_chunk()
+            if chunk.data is not None:
+                yield chunk.data
+    except StopIteration:
+        return
+    except flight.FlightError:
+        raise
+    except (
+        pa.ArrowException,
+        OSError,
+        UnicodeDecodeError,
+    ) as error:  # the last two: no Arrow message, no text as a name
+        raise LogRequestError(f"the rows to append cannot be read: {in_one_line(error)}") from error
 
 
 def _start(desk: _Desk, place: Endpoint, token: str | None, tls: Tls | None) -> _Server:

@@ -17,9 +17,10 @@ from motet.core.identity import parse_endpoint
 from motet.errors import LogBrokenError, LogUnavailableError
 from motet.journal.schema import LOG_SCHEMA
 from motet.serve.faults import from_flight
+from motet.serve.reading import from_json
 from motet.serve.requests import AppendRequest, OffsetsRequest, ReadRequest, encode
 from motet.serve.tokens import headers_of, location_of, read_pem
-from motet.serve.units import APPEND_SCHEMA, Rows
+from motet.serve.units import APPEND_SCHEMA, Rows, in_one_line
 from motet.serve.watchdog import Watchdog, Watched
 
 ANSWER_S = 5.0  # a short question that is not answered in this time is not answered
@@ -74,7 +75,7 @@ class LogLink:
         with _typed():
             results = list(self._client.do_action((action, body), self._options(timeout_s)))
         try:
-            document = json.loads(results[0].body.to_pybytes())
+            document = from_json(results[0].body.to_pybytes())
         except (ValueError, IndexError) as error:
             raise LogBrokenError(f"the answer to {action} is not JSON; is a Motet log service there?") from error
         if not isinstance(document, dict):
@@ -97,7 +98,8 @@ class LogLink:
             try:
                 _check_schema(_patiently(watched, lambda: reader.schema))
                 while (chunk := _patiently(watched, lambda: next(reader, None))) is not None:
-                    yield chunk.data
+                    if chunk.data is not None:
+                        yield _validated(chunk.data)
             finally:
                 self._watchdog.forget(watched)
                 reader.cancel()  # a consumer that stops early must not leave the service writing to nobody
@@ -169,15 +171,33 @@ def _in_step(
         writer.write_batch(unit.batch())
         if (answer := answers.read()) is None:
             return  # the service ended the call; closing the writer says why
-        document = json.loads(answer.to_pybytes())
-        yield Appended(int(document["first"]), int(document["last"]))
+        yield _appended(answer.to_pybytes())
     writer.done_writing()
+
+
+def _appended(raw: bytes) -> Appended:
+    try:
+        document = json.loads(raw)
+        return Appended(int(document["first"]), int(document["last"]))
+    except (ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
+        raise LogBrokenError("the answer to an append has no positions; is a Motet log service there?") from error
+
+
+def _validated(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A member is another process, and its offsets are believed no more than a client's."""
+    try:
+        batch.validate(full=True)
+    except pa.ArrowException as error:
+        raise LogBrokenError(f"rows came that are no valid Arrow data: {in_one_line(error)}") from error
+    if batch.column(0).null_count:
+        raise LogBrokenError("rows came without a position; is a Motet log service there?")
+    return batch
 
 
 def _offsets_of(document: dict[str, Any]) -> Offsets:
     try:
         return Offsets(*(int(document[name]) for name in Offsets._fields))
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise LogBrokenError(f"offsets without one of {', '.join(Offsets._fields)}; is this a log service?") from error
 
 

@@ -22,6 +22,8 @@ MOST_BATCHES = 1 << 44  # so that every sequence fits 64 bits
 LENGTH_BYTES = 4  # per message, beside its payload
 KEY_LENGTH_BYTES = 2  # per message of a unit with keys
 MOST_KEY_BYTES = (1 << 16) - 1
+BUFFERS_PER_BYTE = 4  # Arrow's offsets have up to 8 bytes where a unit has 2 to 4
+PADDING_BYTES = 512  # Arrow pads each buffer to 64 bytes, and two columns have six buffers
 
 Column: TypeAlias = Sequence[bytes] | pa.Array
 
@@ -65,12 +67,25 @@ def rows_of(payloads: Column, keys: Column | None) -> Rows:
     return Rows(payload, key.fill_null(b"") if key.null_count else key)
 
 
-def rows_of_batch(batch: pa.RecordBatch) -> Rows:
-    """Rows as they arrive over the wire."""
-    names = batch.schema.names
+def check_schema(schema: pa.Schema) -> None:
+    """Refuse columns that cannot be appended, before any row of them is read."""
+    names = schema.names
     if "payload" not in names or set(names) - {"payload", "key"} or len(set(names)) < len(names):
-        raise LogRequestError(f"rows to append have a column payload and may have a column key, not {names}")
-    return rows_of(batch.column("payload"), batch.column("key") if "key" in names else None)
+        raise LogRequestError(f"rows to append have a column payload and may have a column key, not {str(names)[:200]}")
+    for field in schema:
+        if not _is_binary(field.type):
+            raise _wrong_type(field.name, field.type)
+
+
+def rows_of_batch(batch: pa.RecordBatch, most_bytes: int) -> Rows:
+    """Rows as they arrive over the wire. Only sizes are looked at until the batch is known to be small and valid."""
+    check_schema(batch.schema)
+    buffers = (batch.get_total_buffer_size() - PADDING_BYTES) // BUFFERS_PER_BYTE
+    if (size := max(batch.num_rows * LENGTH_BYTES, buffers)) > most_bytes:
+        raise MessageTooLargeError(
+            f"this unit takes at least {size} bytes; one append unit holds {most_bytes}: split it into several"
+        )
+    return rows_of(batch.column("payload"), batch.column("key") if "key" in batch.schema.names else None)
 
 
 def size_of(rows: Rows) -> int:
@@ -108,10 +123,28 @@ def _binary(name: str, values: Column) -> pa.Array:
             return pa.array(values, pa.binary())
         except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError) as error:
             raise LogRequestError(f"each {name} is bytes: {error}") from error
+    if not _is_binary(values.type):
+        raise _wrong_type(name, values.type)
+    _validate(name, values)
     array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    if not (_is_binary(array.type)):
-        raise LogRequestError(f"the column {name} is {array.type}; it is binary or string")
     return array if array.type == pa.binary() else array.cast(pa.binary())
+
+
+def _validate(name: str, values: pa.Array | pa.ChunkedArray) -> None:
+    """Arrow believes offsets: one that points outside of the data would read this process's memory, or end it."""
+    try:
+        values.validate(full=True)
+    except pa.ArrowException as error:
+        raise LogRequestError(f"the column {name} is no valid Arrow data: {in_one_line(error)}") from error
+
+
+def in_one_line(error: BaseException) -> str:
+    """What Arrow says of data that it cannot read, without the places in its source."""
+    return str(error).partition("\n")[0][:200]
+
+
+def _wrong_type(name: str, kind: pa.DataType) -> LogRequestError:
+    return LogRequestError(f"the column {name[:40]} is {str(kind)[:100]}; it is binary or string")
 
 
 def _is_binary(kind: pa.DataType) -> bool:

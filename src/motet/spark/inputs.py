@@ -26,6 +26,7 @@ COLUMNS = ["position", "epoch", "view", "sender", "seqno", "sent_at", "delivered
 _BATCH_ROWS = CHUNK
 _BATCH_BYTES = 128 << 20  # of a row group in memory at once: most are read whole, which is quickest
 SEGMENT, RANGE = -1, -2
+MOST_POSITIONS = 1 << 36  # from the first to the last of all members: there is a boundary for each CHUNK of them
 
 
 class UnusableInputError(MotetError):
@@ -184,9 +185,11 @@ def _row_groups(member: str, file: Path) -> Iterator[Piece]:
     if missing:
         raise UnusableInputError(f"{file} is no export of a log: it lacks {', '.join(missing)}")
     column = meta.schema.to_arrow_schema().names.index("position")
+    if not pa.types.is_integer(kind := meta.schema.to_arrow_schema().field("position").type):
+        raise UnusableInputError(f"{file} is no export of a log: its column position is {kind}, not a whole number")
     for group in range(meta.num_row_groups):
         statistics = meta.row_group(group).column(column).statistics
-        if meta.row_group(group).num_rows and statistics is not None:
+        if meta.row_group(group).num_rows and statistics is not None and statistics.has_min_max:
             yield Piece(member, str(file), statistics.min, statistics.max, group)
 
 
@@ -206,6 +209,10 @@ def cuts_of(members: Iterable[MemberInput]) -> list[int]:
     if not edges:
         return []
     low, high = min(edges), max(edges)
+    if high - low > MOST_POSITIONS:
+        raise UnusableInputError(
+            f"positions from {low} to {high - 1} are more than one log has; leave out what is no export of this log"
+        )
     return sorted(edges | set(range(-(-low // CHUNK) * CHUNK, high, CHUNK)))
 
 
@@ -240,6 +247,12 @@ def read_positions(piece: Piece, first: int, last: int) -> Iterator[pa.RecordBat
 
 
 def _read_row_group(piece: Piece, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    for batch in _decoded(piece, columns):
+        batch.validate(full=True)  # an export may come from anywhere; what is wrong with it is an error, not a crash
+        yield batch
+
+
+def _decoded(piece: Piece, columns: list[str]) -> Iterator[pa.RecordBatch]:
     stat = Path(piece.path).stat()
     meta = _metadata(piece.path, stat.st_mtime_ns, stat.st_size)
     group = meta.row_group(piece.row_group)

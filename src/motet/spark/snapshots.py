@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from motet.spark.compare import show_bytes
 from motet.spark.guarantees import SNAPSHOTS
-from motet.spark.inputs import SNAPSHOT_FILES, MemberInput, read_positions
+from motet.spark.inputs import SNAPSHOT_FILES, MemberInput, UnusableInputError, read_positions
 from motet.spark.verdict import Finding
 
 LOOKED_BACK = 100_000  # positions before the cuts in which the latest message of each sender is looked for
@@ -54,7 +54,7 @@ def find_snapshots(directories: Sequence[str]) -> list[Path]:
 
 def snapshot_findings(paths: Sequence[Path], members: Sequence[MemberInput]) -> Iterator[Finding]:
     for path in paths:
-        table = pq.read_table(path, columns=COLUMNS)
+        table = _read(path)
         states = table.filter(pc.equal(table["kind"], "member")).to_pylist()
         cuts = {row["member"]: row for row in states if row["position"] is not None}
         if not cuts:
@@ -65,6 +65,15 @@ def snapshot_findings(paths: Sequence[Path], members: Sequence[MemberInput]) -> 
             on_their_way = _on_their_way(table)
             for sender in sorted(cuts):
                 yield from _Sender(sender, cuts, on_their_way, log, str(path)).findings()
+
+
+def _read(path: Path) -> pa.Table:
+    try:
+        table = pq.read_table(path, columns=COLUMNS)
+        table.validate(full=True)  # a file may come from anywhere
+    except (pa.ArrowException, OSError) as error:
+        raise UnusableInputError(f"{path} cannot be read as a snapshot ({error}); move it away") from error
+    return table
 
 
 def _on_their_way(table: pa.Table) -> Messages:

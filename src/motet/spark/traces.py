@@ -10,7 +10,10 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 import pyarrow.parquet as pq
 
+from motet.spark.inputs import UnusableInputError
+
 SECOND_NS = 1_000_000_000
+MOST_SECONDS = 7 * 86_400  # of one line in the report; a trace with a time from nowhere would have billions
 ENDINGS = (".jsonl", ".arrow", ".parquet")
 _SCHEMA = pa.schema([("at_ns", pa.int64()), ("member", pa.string()), ("kind", pa.string()), ("count", pa.int64())])
 
@@ -29,6 +32,7 @@ def retransmissions(paths: Sequence[Path]) -> dict[str, list[tuple[float, float]
     """By member: frames sent again per second, over the seconds since the first event of any trace."""
     tables = [_read(path) for path in paths]
     events = pa.concat_tables(tables) if tables else _SCHEMA.empty_table()
+    events = events.filter(pc.and_(pc.is_valid(events["at_ns"]), pc.is_valid(events["member"])))
     if not events.num_rows:
         return {}
     start = pc.min(events["at_ns"]).as_py()
@@ -38,7 +42,7 @@ def retransmissions(paths: Sequence[Path]) -> dict[str, list[tuple[float, float]
         line = counts.setdefault(row["member"], {})
         second = (row["at_ns"] - start) // SECOND_NS
         line[second] = line.get(second, 0) + (row["count"] or 1)
-    last = (pc.max(events["at_ns"]).as_py() - start) // SECOND_NS
+    last = min(MOST_SECONDS, (pc.max(events["at_ns"]).as_py() - start) // SECOND_NS)
     return {
         member: [(float(second), float(line.get(second, 0))) for second in range(last + 1)]
         for member, line in sorted(counts.items())
@@ -46,15 +50,25 @@ def retransmissions(paths: Sequence[Path]) -> dict[str, list[tuple[float, float]
 
 
 def _read(path: Path) -> pa.Table:
-    if path.suffix == ".parquet":
-        table = pq.read_table(path)
-    elif path.suffix == ".arrow":
-        with pa.ipc.open_file(path) as file:
-            table = file.read_all()
-    else:
-        table = pj.read_json(path)
-    columns = [
-        table[field.name].cast(field.type) if field.name in table.column_names else pa.nulls(table.num_rows, field.type)
-        for field in _SCHEMA
-    ]
+    try:
+        table = _decoded(path)
+        table.validate(full=True)  # a file may come from anywhere, and Arrow believes the offsets in it
+        columns = [_column(table, field) for field in _SCHEMA]
+    except (pa.ArrowException, OSError) as error:
+        raise UnusableInputError(f"{path} cannot be read as a trace ({error}); move it away") from error
     return pa.table(columns, schema=_SCHEMA)
+
+
+def _decoded(path: Path) -> pa.Table:
+    if path.suffix == ".parquet":
+        return pq.read_table(path)
+    if path.suffix == ".arrow":
+        with pa.ipc.open_file(path) as file:
+            return file.read_all()
+    return pj.read_json(path)
+
+
+def _column(table: pa.Table, field: pa.Field) -> pa.ChunkedArray | pa.Array:
+    if field.name in table.column_names:
+        return table[field.name].cast(field.type)
+    return pa.nulls(table.num_rows, field.type)
