@@ -54,7 +54,11 @@ class LivenessProcess:
         self._interval_ns = min(config.heartbeat_ns, config.suspect_ns // LOOKS_PER_SUSPICION)
         self._stock_size = min(config.busy_max_ns // self._interval_ns + 1, MOST_DATAGRAMS)
         keyring = config.keyring()
-        self._sealer = Sealer(keyring, SystemRandom().getrandbits(64), SystemRandom().getrandbits(SALT_BITS)) if keyring is not None else None
+        self._sealer = (
+            Sealer(keyring, SystemRandom().getrandbits(64), SystemRandom().getrandbits(SALT_BITS))
+            if keyring is not None
+            else None
+        )
         self._view: View | None = None
         self._number = 0  # of the latest stock
         self._names_all_peers = True
