@@ -35,7 +35,7 @@ from motet.core.units import SECOND
 from motet.core.view import View
 from motet.wire.codec import encode, group_id
 from motet.wire.frames import Busy
-from motet.wire.seal import Keyring, Sealer
+from motet.wire.seal import SALT_BITS, Keyring, Sealer
 
 LOOKS_PER_SUSPICION = 4  # BUSY must come well before suspect_ns is over, and one may be lost
 MOST_DATAGRAMS = 5_000  # of a stock: 10 minutes of preset `local`
