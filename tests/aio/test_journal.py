@@ -189,7 +189,7 @@ def test_a_journal_that_began_after_a_loss_founds_nothing_in_any_life(tmp_path: 
 
     async def life(*, founds: bool) -> bool:
         alone = await start("a", [], tmp_path, config=motet.Config.local(founds=founds), wait=False)
-        may_found = alone._driver.member.membership.founds
+        may_found = alone._driver.member.membership.counts_for_bootstrap
         await alone.close()
         return may_found
 

@@ -202,7 +202,7 @@ def test_a_coordinator_that_is_late_itself_tries_again_with_the_next_ballot(monk
     coordinator = group[0].engine
     group.crash(group[3])
     with monkeypatch.context() as patch:
-        patch.setattr(coordinator._channel, "is_complete", lambda cut: False)
+        patch.setattr(coordinator._context.channel, "is_complete", lambda cut: False)
         group.run(2 * SECOND)
         assert [node.engine.view.id.number for node in group.alive] == [1, 1, 1]
     group.run()

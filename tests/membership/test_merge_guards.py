@@ -17,9 +17,9 @@ from motet.core.effects import Effect, Frame, Transmit
 from motet.core.identity import Address
 from motet.core.units import MILLISECOND, SECOND
 from motet.core.view import NO_VIEW, Ballot, View, ViewId, ViewSummary
-from motet.membership.coordinator import IN_DOUBT_ANSWERS
+from motet.membership.context import IN_DOUBT_ANSWERS
 from motet.membership.engine import EngineConfig, MergeFailed, ViewEngine, ViewInstalled
-from motet.membership.participant import Cuts
+from motet.membership.interface import Cuts
 from motet.membership.primary import PrimaryRecord
 from motet.window.digest import DigestEntry
 from motet.wire.frames import (
@@ -103,7 +103,7 @@ class Part:
 
     def change_view(self) -> None:
         before = self.engine.view.id.number
-        self.sent(self.engine.found(self.now))
+        self.sent(self.engine.form_again(self.now))
         assert self.engine.view.id.number > before
 
     def run(self, until: int) -> list[Frame]:

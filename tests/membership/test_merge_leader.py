@@ -1,4 +1,4 @@
-"""The merge leader by itself: whose log the others follow."""
+"""One attempt to merge, by itself: whose log the others follow."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from motet.core.counters import Count, Counters
 from motet.core.identity import Address
 from motet.core.view import Ballot, View, ViewId
-from motet.membership.merge import MergeLeader
+from motet.membership.merge import MergeAttempt
 from motet.membership.overlap import overlaps
 from motet.wire.frames import MergeResponse
 
@@ -26,12 +26,12 @@ def alone(member: Address, epoch: int, position: int, *, is_whole: bool = True) 
 def followed(*responses: MergeResponse) -> list[Address]:
     """The members of the merged view: those of the part that the others follow come first."""
     parts = {response.staying[0]: response.view.id for response in responses}
-    leader = MergeLeader(MERGE, A, ViewId(9, A.incarnation), parts)
+    attempt = MergeAttempt(MERGE, A, ViewId(9, A.incarnation), parts)
     for response in responses:
-        leader.respond(response.staying[0], response)
-    leader.agree(ViewId(10, A.incarnation), True, Counters())
-    assert leader.plan is not None
-    return list(leader.plan.following.members)
+        attempt.parts[response.staying[0]].response = response
+    attempt.agree(ViewId(10, A.incarnation), True, Counters())
+    assert attempt.plan is not None
+    return list(attempt.plan.following.members)
 
 
 def test_the_latest_primary_view_is_followed_then_the_longest_log() -> None:
@@ -80,15 +80,15 @@ def test_each_further_part_is_reported_beside_the_highest_before_it_and_as_often
         also_reporting(alone(C, 5, 90), A, 1, 2, 3),
     ]
     parts = {member: response.view.id for member, response in zip((A, B, C), responses, strict=True)}
-    leader = MergeLeader(MERGE, A, ViewId(9, A.incarnation), parts)
+    attempt = MergeAttempt(MERGE, A, ViewId(9, A.incarnation), parts)
     for member, response in zip((A, B, C), responses, strict=True):
-        leader.respond(member, response)
-    leader.agree(ViewId(10, A.incarnation), True, counters)
-    found = leader.overlaps
+        attempt.parts[member].response = response
+    attempt.agree(ViewId(10, A.incarnation), True, counters)
+    found = attempt.overlaps
     assert [(one.first.entry.received, one.second.entry.received) for one in found] == [(0, 9), (9, 3)]
     assert counters[Count.DIGEST_OVERLAP] == len(found)
-    assert leader.plan is not None
-    assert dict(leader.plan.digest)[A.incarnation] == 9
+    assert attempt.plan is not None
+    assert dict(attempt.plan.digest)[A.incarnation] == 9
 
 
 def test_a_stream_of_nobody_in_these_views_is_no_concern() -> None:

@@ -13,7 +13,9 @@ import pytest
 
 from motet.core.effects import Effect
 from motet.core.identity import Address
-from motet.membership.engine import ViewEngine
+from motet.membership.coordinator import Coordinator
+from motet.membership.merge_part import MergePart
+from motet.membership.participant import Participant, ParticipantInput
 from motet.multicast.receiver import MulticastReceiver
 from motet.multicast.sender import MulticastSender
 from motet.stack.channel import GroupChannel
@@ -28,17 +30,17 @@ RIVAL_STEPS = range(50, 60)
 
 
 def a_commit_that_somebody_saw_is_told_to_nobody(patch: pytest.MonkeyPatch) -> None:
-    original = ViewEngine._on_prepared
+    original = Coordinator.on_prepared
 
-    def on_prepared(self: ViewEngine, source: Address, frame: Prepared, now: int) -> list[Effect]:
+    def on_prepared(self: Coordinator, source: Address, frame: Prepared, now: int) -> list[Effect]:
         return original(self, source, replace(frame, decided=None), now)
 
-    patch.setattr(ViewEngine, "_on_prepared", on_prepared)
-    patch.setattr(ViewEngine, "_on_nack", lambda self, source, frame, now: [])
+    patch.setattr(Coordinator, "on_prepared", on_prepared)
+    patch.setattr(Coordinator, "on_nack", lambda self, source, frame, now: [])
 
 
 def a_missed_commit_is_not_asked_for(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ViewEngine, "_ask_around", lambda self, now: [])
+    patch.setattr(Participant, "check_answer", lambda self, now: [])
 
 
 def a_frozen_member_goes_on_delivering(patch: pytest.MonkeyPatch) -> None:
@@ -64,38 +66,46 @@ def the_cut_is_what_all_have(patch: pytest.MonkeyPatch) -> None:
         senders = {sender for digest in digests.values() for sender in digest}
         return {s: Cut(min(d[s].received for d in digests.values() if s in d), next(iter(digests)), 0) for s in senders}
 
-    patch.setattr("motet.membership.coordinator.cut_of", least)
+    patch.setattr("motet.membership.round.cut_of", least)
 
 
 def nobody_takes_over_from_a_coordinator_that_crashed(patch: pytest.MonkeyPatch) -> None:
-    original = ViewEngine._reconsider
+    original = Coordinator.reconsider
 
-    def reconsider(self: ViewEngine, now: int) -> list[Effect]:
-        return original(self, now) if self.view.coordinator == self._local else []
+    def reconsider(self: Coordinator, now: int) -> list[Effect]:
+        return original(self, now) if self._context.view.coordinator == self._context.local else []
 
-    patch.setattr(ViewEngine, "_reconsider", reconsider)
+    patch.setattr(Coordinator, "reconsider", reconsider)
 
 
 def a_view_waits_until_the_window_is_empty(patch: pytest.MonkeyPatch) -> None:
-    original = ViewEngine._begin
+    reconsider, why_unsuitable = Coordinator.reconsider, MergePart._why_unsuitable
 
-    def begin(self: ViewEngine, participants: Any, leavers: Any, now: int) -> list[Effect]:
-        channel = self._channel
-        assert isinstance(channel, GroupChannel)
-        return original(self, participants, leavers, now) if channel.multicast.sender.is_drained else []
+    def is_empty(self: Coordinator | MergePart) -> bool:
+        assert isinstance(self._context.channel, GroupChannel)
+        return self._context.channel.multicast.sender.is_drained
 
-    patch.setattr(ViewEngine, "_begin", begin)
+    def only_when_empty(self: Coordinator, now: int) -> list[Effect]:
+        return reconsider(self, now) if is_empty(self) else []
+
+    def busy_until_empty(self: MergePart, leader: Address) -> str | None:
+        return why_unsuitable(self, leader) if is_empty(self) else "busy"
+
+    patch.setattr(Coordinator, "reconsider", only_when_empty)
+    patch.setattr(MergePart, "_why_unsuitable", busy_until_empty)
 
 
 def who_went_further_enters_the_view_after_all(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ViewEngine, "_is_where_we_stand", lambda self, following, cut: True)
+    patch.setattr(Participant, "_is_where_we_stand", lambda self, following, cut: True)
 
 
 def a_stale_commit_is_installed(patch: pytest.MonkeyPatch) -> None:
-    def on_commit(self: ViewEngine, source: Address, frame: Commit, now: int) -> list[Effect]:
-        return self._install(frame, {}, now)
+    def on_commit(self: Participant, source: Address, frame: Commit, now: int) -> list[Effect]:
+        is_in = self._context.local in frame.decision.following
+        installed = replace(frame, decision=replace(frame.decision, cut=()))
+        return self.fire(ParticipantInput.COMMIT if is_in else ParticipantInput.COMMIT_LEAVE, source, installed, now)
 
-    patch.setattr(ViewEngine, "_on_commit", on_commit)
+    patch.setattr(Participant, "on_commit", on_commit)
 
 
 PLANTS: list[Plant] = [

@@ -12,13 +12,18 @@ from motet.core.effects import Effect, Frame
 from motet.core.identity import Address
 from motet.core.view import NO_BALLOT, Ballot, View, ViewId
 from motet.membership import coordinator, participant
-from motet.membership.coordinator import Round
+from motet.membership import round as rounds
+from motet.membership.context import ViewContext
+from motet.membership.coordinator import Coordinator
 from motet.membership.detector import FailureDetector, Standing, Suspected
 from motet.membership.discovery import Discovery
 from motet.membership.engine import ViewEngine
 from motet.membership.machine import Membership
-from motet.membership.merge import MergeLeader
+from motet.membership.merge import MergeAttempt
+from motet.membership.merge_part import MergePart
+from motet.membership.participant import Participant, ParticipantInput, ParticipantState
 from motet.membership.primary import PrimaryRecord
+from motet.membership.round import Round
 from motet.multicast.machine import Multicast
 from motet.multicast.receiver import MulticastReceiver
 from motet.multicast.sender import MulticastSender
@@ -29,7 +34,6 @@ from motet.window.digest import Cut, DigestEntry
 from motet.wire.frames import (
     Commit,
     CutTo,
-    LogEnd,
     MergeRequest,
     MergeResponse,
     MergeView,
@@ -51,7 +55,7 @@ def nobody_remembers_the_last_primary_view(patch: pytest.MonkeyPatch) -> None:
 
 
 def anybody_founds_a_group(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Membership, "may_found", lambda self, members: True)
+    patch.setattr(Membership, "may_bootstrap", lambda self, members: True)
 
 
 def the_rest_of_a_view_is_not_fetched(patch: pytest.MonkeyPatch) -> None:
@@ -60,7 +64,7 @@ def the_rest_of_a_view_is_not_fetched(patch: pytest.MonkeyPatch) -> None:
 
 def nobody_goes_on_alone(patch: pytest.MonkeyPatch) -> None:
     """Whoever does not stand at the cut leaves for a view of its own: a second guard, behind which bugs could hide."""
-    patch.setattr(ViewEngine, "_is_where_we_stand", lambda self, following, cut: True)
+    patch.setattr(Participant, "_is_where_we_stand", lambda self, following, cut: True)
 
 
 def a_frozen_receiver_goes_on_delivering(patch: pytest.MonkeyPatch) -> None:
@@ -88,7 +92,7 @@ def a_frozen_sender_goes_on_sending(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_new_view_takes_a_number_that_was_used(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ViewEngine, "_next_id", lambda self, known: ViewId(2, self._local.incarnation))
+    patch.setattr(ViewContext, "next_id", lambda self, known: ViewId(2, self.local.incarnation))
 
 
 def views_are_never_merged(patch: pytest.MonkeyPatch) -> None:
@@ -105,7 +109,7 @@ def a_restart_at_the_same_place_is_not_noticed(patch: pytest.MonkeyPatch) -> Non
 
 
 def a_leaver_is_never_let_go(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ViewEngine, "_on_leave_request", lambda self, source, frame, now: [])
+    patch.setattr(Coordinator, "on_leave_request", lambda self, source, frame, now: [])
 
 
 def a_sender_stays_frozen(patch: pytest.MonkeyPatch) -> None:
@@ -113,13 +117,13 @@ def a_sender_stays_frozen(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_view_is_told_after_its_first_deliveries(patch: pytest.MonkeyPatch) -> None:
-    original = ViewEngine._enter
+    original = Participant._enter
 
-    def enter(self: ViewEngine, decision: object, now: int) -> list[Effect]:
+    def enter(self: Participant, decision: object, now: int) -> list[Effect]:
         installed, *rest = original(self, decision, now)  # type: ignore[arg-type]
         return [*rest, installed]
 
-    patch.setattr(ViewEngine, "_enter", enter)
+    patch.setattr(Participant, "_enter", enter)
 
 
 # What anybody who builds such a system does sooner or later.
@@ -140,17 +144,17 @@ def hearsay_in_digests(patch: pytest.MonkeyPatch) -> None:
 def the_own_digest_is_overwritten(patch: pytest.MonkeyPatch) -> None:
     """What others say of a stream counts more than what its sender says."""
     nobody_goes_on_alone(patch)
-    original = ViewEngine._digests
+    original = Round.digests
 
-    def digests(self: ViewEngine, current: Round) -> dict[Address, dict[Address, DigestEntry]]:
-        told = original(self, current)
+    def digests(self: Round) -> dict[Address, dict[Address, DigestEntry]]:
+        told = original(self)
         by_others = {sender for member, digest in told.items() for sender in digest if sender != member}
         return {
             member: {sender: entry for sender, entry in digest.items() if sender != member or sender not in by_others}
             for member, digest in told.items()
         }
 
-    patch.setattr(ViewEngine, "_digests", digests)
+    patch.setattr(Round, "digests", digests)
 
 
 def a_higher_seqno_is_overwritten(patch: pytest.MonkeyPatch) -> None:
@@ -164,31 +168,38 @@ def a_higher_seqno_is_overwritten(patch: pytest.MonkeyPatch) -> None:
         }
 
     nobody_goes_on_alone(patch)
-    patch.setattr(coordinator, "cut_of", last_one)
+    patch.setattr(rounds, "cut_of", last_one)
 
 
 def a_stale_view_is_accepted(patch: pytest.MonkeyPatch) -> None:
     """A COMMIT is installed whatever view it ends, as long as it has us in the next."""
-    original = ViewEngine._on_commit
+    original = Participant.on_commit
 
-    def on_commit(self: ViewEngine, source: Address, frame: Commit, now: int) -> list[Effect]:
-        following = frame.decision.following
-        if frame.view != self.view.id and self._local in following and following != self.view:
-            return self._install(frame, {}, now)
+    def on_commit(self: Participant, source: Address, frame: Commit, now: int) -> list[Effect]:
+        following, view, local = frame.decision.following, self._context.view, self._context.local
+        if frame.view != view.id and local in following and following != view:
+            installed = replace(frame, decision=replace(frame.decision, cut=()))
+            return self.fire(ParticipantInput.COMMIT, source, installed, now)
         return original(self, source, frame, now)
 
-    patch.setattr(ViewEngine, "_on_commit", on_commit)
+    patch.setattr(Participant, "on_commit", on_commit)
 
 
 def a_view_is_stuck_behind_a_full_window(patch: pytest.MonkeyPatch) -> None:
-    original = ViewEngine._begin
+    reconsider, why_unsuitable = Coordinator.reconsider, MergePart._why_unsuitable
 
-    def begin(self: ViewEngine, participants: Any, leavers: Any, now: int) -> list[Effect]:
-        assert isinstance(self._channel, GroupChannel)
-        is_empty = self._channel.multicast.sender.is_drained
-        return original(self, participants, leavers, now) if is_empty else []
+    def is_empty(self: Coordinator | MergePart) -> bool:
+        assert isinstance(self._context.channel, GroupChannel)
+        return self._context.channel.multicast.sender.is_drained
 
-    patch.setattr(ViewEngine, "_begin", begin)
+    def only_when_empty(self: Coordinator, now: int) -> list[Effect]:
+        return reconsider(self, now) if is_empty(self) else []
+
+    def busy_until_empty(self: MergePart, leader: Address) -> str | None:
+        return why_unsuitable(self, leader) if is_empty(self) else "busy"
+
+    patch.setattr(Coordinator, "reconsider", only_when_empty)
+    patch.setattr(MergePart, "_why_unsuitable", busy_until_empty)
 
 
 def a_joiner_enters_the_ack_table_at_0(patch: pytest.MonkeyPatch) -> None:
@@ -222,23 +233,23 @@ def attempted_views_are_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_commit_that_somebody_saw_is_not_adopted(patch: pytest.MonkeyPatch) -> None:
-    original = ViewEngine._on_prepared
+    original = Coordinator.on_prepared
 
-    def on_prepared(self: ViewEngine, source: Address, frame: Prepared, now: int) -> list[Effect]:
+    def on_prepared(self: Coordinator, source: Address, frame: Prepared, now: int) -> list[Effect]:
         return original(self, source, replace(frame, decided=None), now)
 
-    patch.setattr(ViewEngine, "_on_prepared", on_prepared)
+    patch.setattr(Coordinator, "on_prepared", on_prepared)
 
 
 def a_commit_does_not_wait_for_all(patch: pytest.MonkeyPatch) -> None:
-    original = ViewEngine._on_ready
+    original = Coordinator.on_ready
 
-    def on_ready(self: ViewEngine, source: Address, frame: Ready, now: int) -> list[Effect]:
-        if self._round is not None:
-            self._round.ready.update(member for member in self._round.participants if member != source)
+    def on_ready(self: Coordinator, source: Address, frame: Ready, now: int) -> list[Effect]:
+        if self.round is not None:
+            self.round.ready.update(member for member in self.round.participants if member != source)
         return original(self, source, frame, now)
 
-    patch.setattr(ViewEngine, "_on_ready", on_ready)
+    patch.setattr(Coordinator, "on_ready", on_ready)
 
 
 def ballots_are_ignored(patch: pytest.MonkeyPatch) -> None:
@@ -247,21 +258,24 @@ def ballots_are_ignored(patch: pytest.MonkeyPatch) -> None:
 
     def handle(self: ViewEngine, source: Address, frame: Frame, now: int) -> list[Effect]:
         is_of_ours = isinstance(frame, Prepare | CutTo | Commit) and frame.view == self.view.id
-        if is_of_ours and frame.ballot != self._promised:  # type: ignore[attr-defined]
-            self._promised = NO_BALLOT if isinstance(frame, Prepare) else frame.ballot  # type: ignore[attr-defined]
-            self._plan, self._is_ready = None, False
+        role = self.participant
+        if is_of_ours and frame.ballot != role.promised:  # type: ignore[attr-defined]
+            role.promised = NO_BALLOT if isinstance(frame, Prepare) else frame.ballot  # type: ignore[attr-defined]
+            role.plan = None
+            role.state = ParticipantState.FROZEN if role.is_frozen else role.state
         return original(self, source, frame, now)
 
     patch.setattr(ViewEngine, "_handle", handle)
 
 
 def a_merge_is_refused_by_silence(patch: pytest.MonkeyPatch) -> None:
-    original = ViewEngine._on_merge_request
+    original = MergePart.on_request
 
-    def on_merge_request(self: ViewEngine, source: Address, frame: MergeRequest, now: int) -> list[Effect]:
-        return [] if self._why_not(source, frame) is not None else original(self, source, frame, now)
+    def on_request(self: MergePart, source: Address, frame: MergeRequest, now: int) -> list[Effect]:
+        reason = self._why_stale(frame) or self._why_unsuitable(source)
+        return [] if reason is not None else original(self, source, frame, now)
 
-    patch.setattr(ViewEngine, "_on_merge_request", on_merge_request)
+    patch.setattr(MergePart, "on_request", on_request)
 
 
 def a_suspect_is_acted_on_unverified(patch: pytest.MonkeyPatch) -> None:
@@ -302,34 +316,29 @@ def one_who_was_let_go_is_not_known_any_more(patch: pytest.MonkeyPatch) -> None:
 
 def a_late_merge_request_is_answered_for_a_view_that_is_over(patch: pytest.MonkeyPatch) -> None:
     """Neither a question nor a plan says which view and round of the part it is for. It was so once."""
-    why_not, on_merge_view, ready = ViewEngine._why_not, ViewEngine._on_merge_view, MergeLeader.ready
+    on_plan = MergePart.on_plan
 
-    def any_part(self: ViewEngine, leader: Address, frame: MergeRequest) -> str | None:
-        self._joined_merges.clear()
-        return why_not(self, leader, replace(frame, part=self.view.id))
+    def any_part(self: MergePart, frame: MergeRequest) -> str | None:
+        self._joined.clear()
+        return None
 
-    def any_round(self: ViewEngine, source: Address, frame: MergeView, now: int) -> list[Effect]:
-        current = self._part_of(source, frame.merge)
-        ballot = frame.ballot if current is None else current.ballot
-        return on_merge_view(self, source, replace(frame, part=self.view.id, ballot=ballot), now)
+    def any_round(self: MergePart, source: Address, frame: MergeView, now: int) -> list[Effect]:
+        current = self._roles.coordinator.round
+        is_ours = current is not None and self._is_of(source, frame.merge)
+        ballot = current.ballot if current is not None and is_ours else frame.ballot
+        return on_plan(self, source, replace(frame, part=self._context.view.id, ballot=ballot), now)
 
-    def first_answer(self: MergeLeader, source: Address, frame: MergeResponse) -> bool:
-        part = self._parts.get(source)
-        if part is None or part.response is not None:
-            return False
-        part.response = frame
-        return not self.silent
+    def first_answer(self: MergeAttempt, source: Address, frame: MergeResponse) -> bool:
+        return source in self.parts and self.parts[source].response is None
 
-    def any_ready(self: MergeLeader, source: Address, ballot: Ballot, log: LogEnd) -> bool:
-        part = self._parts.get(source)
-        return ready(self, source, ballot if part is None or part.response is None else part.response.ballot, log)
+    def any_ready(self: MergeAttempt, source: Address, ballot: Ballot) -> bool:
+        return source in self.parts and not self.parts[source].is_ready
 
-    patch.setattr(ViewEngine, "_why_not", any_part)
-    patch.setattr(ViewEngine, "_on_merge_view", any_round)
-    patch.setattr(ViewEngine, "_is_above_ours", lambda self, following: True)
-    patch.setattr(MergeLeader, "respond", first_answer)
-    patch.setattr(MergeLeader, "is_outdated_by", lambda self, source, frame: False)
-    patch.setattr(MergeLeader, "ready", any_ready)
+    patch.setattr(MergePart, "_why_stale", any_part)
+    patch.setattr(MergePart, "on_plan", any_round)
+    patch.setattr(ViewContext, "is_above_ours", lambda self, following: True)
+    patch.setattr(MergeAttempt, "is_later", first_answer)
+    patch.setattr(MergeAttempt, "is_for_the_plan", any_ready)
 
 
 MOST_SEEDS = 500  # each must be caught within so many

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from motet.errors import ConfigError
-from motet.membership.engine import ViewEngine
+from motet.membership.participant import Participant
 from motet.multicast.machine import Multicast
 from motet.multicast.receiver import MulticastReceiver
 from motet.sim.runner import run_seed
@@ -148,7 +148,7 @@ def milliseconds(line: str) -> float:
 
 def nobody_goes_on_alone(patch: pytest.MonkeyPatch) -> None:
     """Whoever does not stand at the cut leaves for a view of its own: a second guard, behind which bugs could hide."""
-    patch.setattr(ViewEngine, "_is_where_we_stand", lambda self, following, cut: True)
+    patch.setattr(Participant, "_is_where_we_stand", lambda self, following, cut: True)
 
 
 def the_rest_of_a_view_is_not_fetched(patch: pytest.MonkeyPatch) -> None:

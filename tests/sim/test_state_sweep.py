@@ -8,7 +8,8 @@ import pytest
 
 from motet.core.identity import Address
 from motet.core.view import ViewId
-from motet.membership import coordinator, merge
+from motet.membership import merge
+from motet.membership import round as rounds
 from motet.membership.coordinator import Coordinator
 from motet.membership.participant import Participant
 from motet.membership.primary import PrimaryRecord
@@ -57,20 +58,20 @@ def where_all_lack_the_state_the_most_senior_counts_as_having_it(patch: pytest.M
         named = tuple(member.incarnation for member in members if member.incarnation in lacking)
         return named[1:] if len(named) == len(members) else named
 
-    patch.setattr(coordinator, "lacking_of", lacking_of)
+    patch.setattr(rounds, "lacking_of", lacking_of)
     patch.setattr(merge, "lacking_in_merge", lacking_in_merge)
 
 
 def who_is_cut_off_forgets_that_it_lacks_the_state(patch: pytest.MonkeyPatch) -> None:
     """As it was: alone in a view, a member counted as having the state."""
-    original = Participant._go_on_alone
+    original = Participant._begin_alone
 
     def go_on_alone(self: Participant, now: int) -> object:
         with pytest.MonkeyPatch.context() as alone:
-            alone.setattr(type(self._surroundings), "need", StateNeed.HELD)
+            alone.setattr(type(self._context.callbacks), "state_need", StateNeed.HELD)
             return original(self, now)
 
-    patch.setattr(Participant, "_go_on_alone", go_on_alone)
+    patch.setattr(Participant, "_begin_alone", go_on_alone)
 
 
 def a_view_without_the_state_is_primary(patch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from motet.core.trace import TRACE_COLUMNS, TraceEvent, TraceKind, trace_name, t
 from motet.core.view import View, ViewId
 from motet.errors import LeftGroupError, SyncError
 from motet.membership import (
-    Accused,
+    FlushTimedOut,
     BecameBusy,
     BecameResponsive,
     Consult,
@@ -129,7 +129,7 @@ TABLE: list[tuple[Effect, list[TraceEvent]]] = [
     (Trusted(B), [event(TraceKind.TRUSTED, peer=NAME_B)]),
     (BecameBusy(B), [event(TraceKind.BUSY, peer=NAME_B)]),
     (BecameResponsive(B), [event(TraceKind.RESPONSIVE, peer=NAME_B)]),
-    (Accused(B), [event(TraceKind.ACCUSED, peer=NAME_B)]),
+    (FlushTimedOut(B), [event(TraceKind.ACCUSED, peer=NAME_B)]),
     (Left(), [event(TraceKind.LEFT)]),
     (ProvideState(VIEW.id), [event(TraceKind.STATE_ASKED, view="7@0000000000000001")]),
     (

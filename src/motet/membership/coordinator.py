@@ -1,419 +1,503 @@
 """The acting coordinator: the most senior member that is not suspected ends the view, and says what follows.
 
-One round is one ballot: PREPARE to all who go on, their answers, the cut and the next view, READY of all, COMMIT. Who
-is silent is accused and the round begins again without it; who has promised a later ballot makes us stand back.
+One round is one ballot: PREPARE to all survivors, their answers, the cut and the next view, READY of all, COMMIT. Who
+is silent is timed out and the round begins again without it; who has promised a later ballot makes us stand back.
 
-Invariant: at most one round is under way, and its ballot is ours.
+Invariant: at most one round is in flight, its ballot is ours, and there is one exactly in COLLECT and CUTTING.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from enum import Enum
+from typing import ClassVar
 
 from motet.core.effects import Effect, Frame
 from motet.core.identity import Address
 from motet.core.view import Ballot, View, ViewId
-from motet.membership.merge import lacking_of, lacks_everywhere
-from motet.membership.participant import Accused, Left, Participant
-from motet.membership.primary import PrimaryRecord, combined, is_primary
-from motet.window.digest import DigestEntry, cut_of
-from motet.wire.finals import combined_finals
-from motet.wire.frames import (
-    Abort,
-    Commit,
-    CutTo,
-    Decision,
-    Finals,
-    Installed,
-    LeaveRequest,
-    LogEnd,
-    Nack,
-    Prepare,
-    Prepared,
-    Quads,
-    Ready,
-    StateNeed,
-)
+from motet.membership.announcer import CommitAnnouncer
+from motet.membership.context import IN_DOUBT_ANSWERS, Roles, ViewContext
+from motet.membership.interface import FlushTimedOut
+from motet.membership.merge import lacks_everywhere
+from motet.membership.primary import PrimaryRecord, is_primary
+from motet.membership.round import Round
+from motet.membership.transitions import Rows, StateMachine, Table, Transition, in_states, repeated
+from motet.wire.frames import Abort, Commit, CutTo, Decision, LeaveRequest, LogEnd, Nack, Prepare, Prepared, Ready
+
+__all__ = ["MOST_EXTENSIONS", "CommitAnnouncer", "Coordinator", "CoordinatorInput", "CoordinatorState"]
 
 MOST_EXTENSIONS = 3  # answer times that slow members get in addition
-IN_DOUBT_ANSWERS = 4  # answer times that a part waits for the merge leader, and a member for whoever froze it
 
 
-@dataclass(slots=True)
-class Round:
-    """The coordinator's side of one ballot."""
+class CoordinatorState(Enum):
+    IDLE = "IDLE"
+    COLLECT = "COLLECT"  # PREPARE is out, and PREPARED of somebody is missing; or the merge leader has not planned yet
+    CUTTING = "CUTTING"  # CUT is out, and READY of somebody is missing; or the merge is not committed yet
+    STANDING_BACK = "STANDING_BACK"  # a later ballot is in flight; if nothing comes of it, we try again
 
-    ballot: Ballot
-    participants: tuple[Address, ...]
-    leavers: tuple[Address, ...]
-    until: int  # whoever has not answered by then is suspected
-    answer_ns: int  # how long one answer may take, as the network was when the round began
-    extensions: int = 0  # how often its time was prolonged in this phase
-    answers: dict[Address, Prepared] = field(default_factory=dict)
-    plan: CutTo | None = None
-    log: LogEnd = field(default_factory=LogEnd)  # where our own will stand when the view has ended
-    ready: set[Address] = field(default_factory=set)
-    voids: bool = False  # of the round before: nobody has installed, or will install, what it planned
-    merge: Ballot | None = None  # this round prepares our part of a merge
-    leader: Address | None = None  # of the merge
+
+class CoordinatorInput(Enum):
+    CHANGE_NEEDED = "a suspect, a leaver, a merge, a new primary view is possible, or who takes part has changed"
+    CHANGE_NOT_NEEDED = "all are trusted again and nobody leaves"
+    PREPARED = "PREPARED, others are missing"
+    PREPARED_BY_ALL = "PREPARED of the last one, in a round of our own"
+    PREPARED_FOR_MERGE = "PREPARED of the last one, in a round for a merge"
+    PREPARED_ENDED = "PREPARED with a COMMIT that its sender has seen"
+    PREPARED_STALE = "PREPARED of another ballot, of a stranger, or again"
+    MERGE_PLANNED = "the merge leader's plan for this round"
+    READY = "READY, others are missing"
+    READY_OF_ALL = "READY of the last one, in a round of our own"
+    READY_FOR_MERGE = "READY of the last one, in a round for a merge"
+    READY_STALE = "READY of another ballot, or again"
+    MERGE_COMMITTED = "the merge leader says that all parts are ready"
+    MERGE_CANCELLED = "the merge is off, or may be committed without us"
+    NACK_HIGHER = "NACK(higher ballot)"
+    NACK_QUESTION = "NACK by somebody who is frozen by this ballot"
+    NACK_OLD_BALLOT = "NACK by somebody who is frozen by an earlier ballot of ours"
+    NACK_ENDED = "NACK that names the view before, of a member or of one that was removed"
+    NACK_STALE = "NACK of another view, or of a ballot that is not above ours"
+    LEAVE_REQUEST = "LEAVE_REQUEST of a member of this view"
+    LEAVE_STALE = "LEAVE_REQUEST of another view"
+    SUPERSEDED = "a later ballot was promised here"
+    VIEW_ENDED = "the view has ended here"
+    SILENCE = "somebody silent for one `answer` and its extensions"
+    PART_TIMEOUT = "no answer of the merge leader for 4 `answer`; or only a busy member is late, in a merge"
+    STILL_LATE = "who was silent is timed out, and nothing follows from it"
+    STAND_BACK_OVER = "one `answer` is over since we stood back"
+
+
+State, Input = CoordinatorState, CoordinatorInput
+IN_ROUND = (State.COLLECT, State.CUTTING)
+NO_ROUND = (State.IDLE, State.STANDING_BACK)
+
+
+class Coordinator(StateMachine[CoordinatorState, CoordinatorInput]):
+    def __init__(self, context: ViewContext, roles: Roles) -> None:
+        super().__init__(State.IDLE, context.counters)
+        self._context = context
+        self._roles = roles
+        self.round: Round | None = None
+        self._stands_back_until = 0
 
     @property
-    def late(self) -> list[Address]:
-        done = self.ready if self.plan else self.answers.keys()
-        return [member for member in self.participants if member not in done]
+    def is_idle(self) -> bool:
+        return self.state is State.IDLE
 
+    # Inputs: why a round begins or ends
 
-@dataclass(slots=True)
-class Push:
-    """A COMMIT on its way to those who have not said that they installed it."""
+    def on_suspects(self, suspects: Collection[Address], now: int) -> list[Effect]:
+        """These, and only these, are suspected now."""
+        self._context.suspects = set(suspects)
+        return self.reconsider(now)
 
-    frame: Commit
-    pending: list[Address]
-    until: int
-
-
-class Coordinator(Participant):
-    _round: Round | None = None
-    _push: Push | None = None
-    _again_at: int | None = None  # we stood back for a later ballot; if nothing comes of it, try again then
-
-    # What a merge adds
-
-    def _tell_leader(self, current: Round) -> list[Effect]:
-        """This round prepares our part of a merge, and has come a step further."""
-        return []
-
-    def _refuse_our_merge(self, reason: str) -> list[Effect]:
-        """The round cannot go on as part of a merge."""
-        return []
-
-    def _give_up_leading(self) -> list[Effect]:
-        return []
-
-    def _is_in_doubt(self, current: Round) -> bool:
-        """Whether others may install what this round planned, though we do not."""
-        return False
-
-    # What a participant tells
-
-    def _superseded(self, ballot: Ballot) -> list[Effect]:
-        if self._round is None or self._round.ballot >= ballot:
-            return []
-        return self._drop_round("another coordinator is changing this part")
-
-    def _over(self) -> list[Effect]:
-        self._again_at = None
-        return self._drop_round("the view ended otherwise") + self._give_up_leading()
-
-    def _begun(self, now: int) -> list[Effect]:
-        return self._reconsider(now) + self._ask_to_leave(now)
-
-    # Rounds
-
-    def _reconsider(self, now: int) -> list[Effect]:
+    def reconsider(self, now: int) -> list[Effect]:
         """Begin, or begin again, if we are the one to act and there is something to do."""
-        if self.has_left or self.acting_coordinator != self._local or self._again_at is not None:
+        context, current = self._context, self.round
+        if self._roles.participant.has_left or context.acting_coordinator != context.local:
             return []
-        participants, current = self._trusted(), self._round
-        leavers = () if self._is_busy(participants, now) else self._leaving()  # they ask again until they have left
+        participants = context.trusted
+        leavers = () if self.is_any_busy(participants, now) else context.leaving  # they ask again until they have left
         if current and current.participants == participants and set(leavers) <= set(current.leavers):
             return []
-        if leavers or self._doubts or len(participants) < len(self.view.members):
-            return self._begin(participants, leavers, now)
-        return self._call_off(current, is_off=True) if current else []  # whom we had given up is trusted again
+        if leavers or self._roles.participant.doubts or len(participants) < len(context.view.members):
+            return self.fire(Input.CHANGE_NEEDED, participants, leavers, now)
+        return self.fire(Input.CHANGE_NOT_NEEDED) if current else []
 
-    def _trusted(self) -> tuple[Address, ...]:
-        distrusted = self._distrusted()
-        return tuple(member for member in self.view.members if member not in distrusted)
+    def begin_round(self, now: int) -> list[Effect]:
+        """For a merge, or because the view may be primary now, though its members stay the same."""
+        return self.fire(Input.CHANGE_NEEDED, self._context.trusted, self._context.leaving, now)
 
-    def _leaving(self) -> tuple[Address, ...]:
-        """Those who take part in their own leaving; one that is silent has crashed, and counts like the crashed."""
-        return tuple(member for member in self._trusted() if member in self._leavers)
+    def is_any_busy(self, members: Sequence[Address], now: int) -> bool:
+        """Whether one of them is alive and cannot answer. Leaving and merging wait for it; a view change that removes
+        somebody waits for it as for a slow member, and goes on without it then."""
+        return any(self._context.callbacks.is_busy(member, now) for member in members)
+
+    def superseded(self, ballot: Ballot) -> list[Effect]:
+        is_later = self.round is not None and self.round.ballot < ballot
+        return self.fire(Input.SUPERSEDED, "another coordinator is changing this part") if is_later else []
+
+    def drop(self, reason: str) -> list[Effect]:
+        return self.fire(Input.VIEW_ENDED, reason)
+
+    def view_ended(self) -> list[Effect]:
+        return self.drop("the view ended otherwise") + self._roles.leader.own_part_lost()
+
+    def view_begun(self, now: int) -> list[Effect]:
+        return self.reconsider(now) + self.ask_to_leave(now)
+
+    def on_leave_request(self, source: Address, frame: LeaveRequest, now: int) -> list[Effect]:
+        is_ours = frame.view == self._context.view.id and source in self._context.view
+        return self.fire(Input.LEAVE_REQUEST if is_ours else Input.LEAVE_STALE, source, now)
+
+    def ask_to_leave(self, now: int) -> list[Effect]:
+        context = self._context
+        if not context.wants_to_leave or self._roles.participant.has_left:
+            return []
+        coordinator = context.acting_coordinator
+        if context.view.members == (context.local,):
+            return self._roles.participant.leave_as_the_last()
+        return context.send(coordinator, LeaveRequest(context.view.id)) if coordinator else []
+
+    # Actions: why a round begins or ends
 
     def _begin(self, participants: tuple[Address, ...], leavers: tuple[Address, ...], now: int) -> list[Effect]:
-        voids = self._round is not None and not self._is_in_doubt(self._round)
-        effects = self._refuse_our_merge("a member of this part is gone, or wants to go")
-        self._highest_round += 1
-        ballot = Ballot(self._highest_round, self._local.incarnation)
-        answer_ns = self._answer_ns
-        self._round = Round(ballot, participants, leavers, now + answer_ns, answer_ns, voids=voids)
-        return effects + [
-            effect for member in participants for effect in self._send(member, self._question(self._round))
-        ]
+        """ballot = (highest seen + 1, self); PREPARE to all survivors"""
+        context, part = self._context, self._roles.part
+        voids = self.round is not None and not part.is_in_doubt
+        lost = part.round_lost("a member of this part is gone, or wants to go") if self.round is not None else []
+        context.highest_round += 1
+        ballot = Ballot(context.highest_round, context.local.incarnation)
+        answer_ns = context.answer_ns
+        self.round = Round(context, ballot, participants, leavers, now + answer_ns, answer_ns, voids=voids)
+        return lost + context.send_to_all(participants, self._question(self.round))
+
+    def _wait_for_the_other(self, participants: tuple[Address, ...], leavers: object, now: int) -> list[Effect]:
+        """nothing: the other ballot may change the view"""
+        return []
 
     def _question(self, current: Round) -> Frame:
-        return current.plan or Prepare(self.view.id, current.ballot, current.participants, current.voids)
+        return current.plan or Prepare(self._context.view.id, current.ballot, current.participants, current.voids)
 
-    def _on_prepared(self, source: Address, frame: Prepared, now: int) -> list[Effect]:
-        current = self._current(frame.view, frame.ballot)
+    def _no_longer_needed(self) -> list[Effect]:
+        """ABORT: whom we had given up is trusted again"""
+        return self._call_off(is_off=True)
+
+    def _call_off(self, *, is_off: bool) -> list[Effect]:
+        """`is_off`: nobody has installed what the round planned, and nobody will."""
+        current, self.round = self.round, None
+        assert current is not None
+        effects = self._roles.part.round_over()
+        if is_off and current.plan is not None:
+            self._roles.participant.doubts.discard(current.plan.decision.following.id)
+        frame = Abort(self._context.view.id, current.ballot, is_off)
+        return effects + self._context.send_to_all(current.participants, frame)
+
+    def _lose_round(self, reason: str) -> list[Effect]:
+        """the round is dropped; the leader of a merge gets a refusal"""
+        self.round = None
+        return self._roles.part.round_lost(reason)
+
+    def _end_without_round(self, reason: str) -> list[Effect]:
+        """nothing to drop"""
+        return []
+
+    def _note_leaver(self, source: Address, now: int) -> list[Effect]:
+        """note it, and look whether a change is needed"""
+        self._context.leavers.add(source)
+        return self.reconsider(now)
+
+    # Inputs: answers
+
+    def current(self, view: ViewId, ballot: Ballot) -> Round | None:
+        is_ours = self.round is not None and view == self._context.view.id and ballot == self.round.ballot
+        return self.round if is_ours else None
+
+    def on_prepared(self, source: Address, frame: Prepared, now: int) -> list[Effect]:
+        return self.fire(self._prepared_input(source, frame), source, frame, now)
+
+    def _prepared_input(self, source: Address, frame: Prepared) -> CoordinatorInput:
+        current = self.current(frame.view, frame.ballot)
         if current is None or current.plan is not None or source not in current.participants:
-            return []
+            return Input.PREPARED_STALE
         if frame.decided is not None:
-            return self._adopt(current, frame.decided, now)
+            return Input.PREPARED_ENDED
         if source in current.answers:
-            return []  # said again because it was asked again; it gives nobody more time
+            return Input.PREPARED_STALE  # sent again because it was asked again; it gives nobody more time
+        if current.late != [source]:
+            return Input.PREPARED
+        return Input.PREPARED_FOR_MERGE if self._roles.part.is_bound else Input.PREPARED_BY_ALL
+
+    def on_ready(self, source: Address, frame: Ready, now: int) -> list[Effect]:
+        return self.fire(self._ready_input(source, frame), source, frame, now)
+
+    def _ready_input(self, source: Address, frame: Ready) -> CoordinatorInput:
+        current = self.current(frame.view, frame.ballot)
+        if current is None or current.plan is None or source in current.ready:
+            return Input.READY_STALE
+        if not {*current.ready, source}.issuperset(current.participants):
+            return Input.READY
+        return Input.READY_FOR_MERGE if self._roles.part.is_bound else Input.READY_OF_ALL
+
+    def on_nack(self, source: Address, frame: Nack, now: int) -> list[Effect]:
+        return self.fire(self._nack_input(frame), source, frame, now)
+
+    def _nack_input(self, frame: Nack) -> CoordinatorInput:
+        context = self._context
+        is_question = frame.ballot == frame.promised
+        if context.ended is not None and frame.view == context.ended.view:
+            return Input.NACK_ENDED if is_question else Input.NACK_STALE
+        if frame.view != context.view.id:
+            return Input.NACK_STALE
+        if frame.promised.proposer == context.local.incarnation:
+            is_current = self.current(frame.view, frame.promised) is not None
+            return Input.NACK_QUESTION if is_current else Input.NACK_OLD_BALLOT
+        current = self.current(frame.view, frame.ballot)
+        is_later = current is not None and frame.promised > current.ballot
+        return Input.NACK_HIGHER if is_later else Input.NACK_STALE
+
+    def plan(self, decision: Decision, record: PrimaryRecord, now: int) -> list[Effect]:
+        """The merge leader's plan, completed by the cut of our part."""
+        return self.fire(Input.MERGE_PLANNED, decision, record, now)
+
+    def commit(self, decision: Decision, now: int) -> list[Effect]:
+        return self.fire(Input.MERGE_COMMITTED, decision, now)
+
+    def cancel(self, now: int, *, is_off: bool) -> list[Effect]:
+        return self.fire(Input.MERGE_CANCELLED, is_off, now)
+
+    # Actions: answers
+
+    def _note_answer(self, source: Address, frame: Prepared, now: int) -> list[Effect]:
+        """wait for the others"""
+        self._round.answers[source] = frame
+        return []
+
+    def _decide_and_cut(self, source: Address, frame: Prepared, now: int) -> list[Effect]:
+        """compute the cut of every stream and the next view; CUT"""
+        self._round.answers[source] = frame
+        return self._cut(self._decide(self._round), self._round.record, now)
+
+    def _answer_leader(self, source: Address, frame: Prepared, now: int) -> list[Effect]:
+        """MERGE_RSP, and wait for the leader's plan"""
+        current = self._round
         current.answers[source] = frame
-        if current.late:
-            return []
-        if current.merge is not None:
-            current.until = now + IN_DOUBT_ANSWERS * current.answer_ns
-            return self._tell_leader(current)
-        return self._plan_the_end(current, self._decide(current), self._record_of(current), now)
+        current.until = now + IN_DOUBT_ANSWERS * current.answer_ns
+        return self._roles.part.all_answered(current)
 
-    def _plan_the_end(self, current: Round, decision: Decision, record: PrimaryRecord, now: int) -> list[Effect]:
-        current.plan = CutTo(self.view.id, current.ballot, decision, record.last, record.attempts)
+    def _cut(self, decision: Decision, record: PrimaryRecord, now: int) -> list[Effect]:
+        """CUT with the leader's view, and the cut of our part"""
+        current = self._round
+        current.plan = CutTo(self._context.view.id, current.ballot, decision, record.last, record.attempts)
         current.until, current.extensions = now + current.answer_ns, 0
-        return [effect for member in current.participants for effect in self._send(member, current.plan)]
+        return self._context.send_to_all(current.participants, current.plan)
 
-    def _digests(self, current: Round) -> dict[Address, dict[Address, DigestEntry]]:
-        return {
-            member: {self._member(s): DigestEntry(low, delivered, received) for s, low, delivered, received in p.digest}
-            for member, p in current.answers.items()
-        }
+    def _adopt(self, source: Address, frame: Prepared, now: int) -> list[Effect]:
+        """that COMMIT is adopted, for everybody who can still be told; the leader of a merge gets a refusal"""
+        assert frame.decided is not None
+        return self._roles.part.round_lost("the view ended otherwise") + self._commit(frame.decided, now)
 
-    def _end_of(self, current: Round) -> Quads:
-        cut = cut_of(self._digests(current))
-        return tuple((s.incarnation, c.seqno, c.holder.incarnation, c.stable) for s, c in cut.items())
+    def _note_ready(self, source: Address, frame: Ready, now: int) -> list[Effect]:
+        """wait for the others"""
+        current = self._round
+        current.ready.add(source)
+        if source == self._context.local:
+            current.log = LogEnd(frame.position, frame.producers)
+        return []
 
-    def _finals_of(self, current: Round) -> Finals:
-        return combined_finals(answer.finals for answer in current.answers.values())
+    def _commit_own(self, source: Address, frame: Ready, now: int) -> list[Effect]:
+        """COMMIT to all, repeated by the commit announcer"""
+        current = self._round
+        effects = self._note_ready(source, frame, now)
+        assert current.plan is not None
+        return effects + self._commit(replace(current.plan.decision, **current.log._asdict()), now)
 
-    def _record_of(self, current: Round) -> PrimaryRecord:
-        return combined(PrimaryRecord(answer.last, answer.attempts) for answer in current.answers.values())
+    def _tell_leader_ready(self, source: Address, frame: Ready, now: int) -> list[Effect]:
+        """MERGE_READY, and wait for the leader's commit"""
+        current = self._round
+        effects = self._note_ready(source, frame, now)
+        current.until = now + IN_DOUBT_ANSWERS * current.answer_ns
+        return effects + self._roles.part.all_ready(current)
 
-    def _heirs(self, current: Round) -> tuple[int, ...]:
-        """The earlier incarnations that those who go on stand for."""
-        staying = [answer for member, answer in current.answers.items() if member not in current.leavers]
-        return tuple(incarnation for answer in staying for incarnation in answer.past)
+    def _commit(self, decision: Decision, now: int) -> list[Effect]:
+        """COMMIT to all, repeated by the commit announcer"""
+        context, current = self._context, self._round
+        frame = Commit(context.view.id, current.ballot, decision)
+        self.round = None
+        effects = self._roles.part.round_over()
+        others = [member for member in current.participants if member != context.local]
+        effects += self._roles.announcer.announce(frame, others, now + current.answer_ns)
+        return effects + context.send(context.local, frame)
+
+    def _cancel(self, is_off: bool, now: int) -> list[Effect]:
+        """ABORT, with what is known of the merge"""
+        return self._call_off(is_off=is_off) + self.reconsider(now)
+
+    def _stand_back(self, source: Address, frame: Nack, now: int) -> list[Effect]:
+        """ABORT: ours will never be committed; the leader of a merge gets a refusal"""
+        context, part = self._context, self._roles.part
+        is_off = not part.is_in_doubt
+        context.highest_round = max(context.highest_round, frame.promised.round)
+        self._stands_back_until = now + context.answer_ns
+        refusal = part.round_lost("another coordinator is changing this part")
+        return refusal + self._call_off(is_off=is_off)
+
+    def _ask_again(self, source: Address, frame: Nack, now: int) -> list[Effect]:
+        """PREPARE or CUT again"""
+        return self._context.send(source, self._question(self._round))
+
+    def _abort_old(self, source: Address, frame: Nack, now: int) -> list[Effect]:
+        """ABORT for that ballot: no plan of ours was committed in this view, only that of a merge may be, by others"""
+        is_off = not self._roles.participant.doubts
+        return self._context.send(source, Abort(self._context.view.id, frame.promised, is_off))
+
+    def _send_commit(self, source: Address, frame: Nack, now: int) -> list[Effect]:
+        """the COMMIT that ended it"""
+        assert self._context.ended is not None
+        return self._context.send(source, self._context.ended)
+
+    # What follows from the answers
 
     def _decide(self, current: Round) -> Decision:
-        staying = tuple(member for member in current.participants if member not in current.leavers)
-        members = staying or (self._local,)  # where all leave, the coordinator is the last to go
-        record = self._record_of(current)
-        view_id = self._next_id(max(record.highest_number, self.view.id.number))
+        context = self._context
+        members = current.staying or (context.local,)  # where all leave, the coordinator is the last to go
+        record = current.record
+        view_id = context.next_id(max(record.highest_number, context.view.id.number))
         founders = [member for member in members if member in current.answers and current.answers[member].founds]
-        lacking = self._lacking(current, members)
-        counted = (members, record, current.leavers, founders, self._heirs(current))
-        may_be = self.is_primary_with(*counted, lacking=lacking)
-        following = View(view_id, members, may_be)
-        cut = self._end_of(current)
+        lacking = current.lacking(members)
+        counted = (members, record, current.leavers, founders, current.chains)
+        following = View(view_id, members, self.is_primary_with(*counted, lacking=lacking))
+        cut = current.cut
         ends = {sender: seqno for sender, seqno, _, _ in cut}
         digest = tuple((member.incarnation, ends[member.incarnation]) for member in members)
-        return Decision(cut, following, digest, (), lacking, self.epoch, finals=self._finals_of(current))
-
-    def _wanting(self, current: Round) -> tuple[int, ...]:
-        answers = current.answers.items()
-        return tuple(member.incarnation for member, answer in answers if answer.state is not StateNeed.UNWANTED)
-
-    def _lacking(self, current: Round, members: Sequence[Address]) -> tuple[int, ...]:
-        answers = ((member, current.answers.get(member)) for member in members)
-        return lacking_of({member.incarnation: answer.state for member, answer in answers if answer is not None})
+        return Decision(cut, following, digest, (), lacking, context.epoch, finals=current.finals)
 
     def is_primary_with(
         self,
         members: Sequence[Address],
         record: PrimaryRecord,
         leavers: Collection[Address],
-        founders: Sequence[Address],
-        heirs: Collection[int],
+        bootstrappers: Sequence[Address],
+        chains: Collection[int],
         lacking: Collection[int],
     ) -> bool:
-        """Where nobody knows of a view that was installed as primary, the group is still to be founded.
+        """Where nobody knows of a view that was installed as primary, the group is still to be bootstrapped.
 
         Where nobody has the application's state, the log waits: whoever comes back with the state has then missed
         nothing of the log.
         """
-        if self._config.partitions == "all":
+        config = self._context.config
+        if config.partitions == "all":
             return True
         if lacks_everywhere(members, lacking):
             return False
-        if record.last is None and not self._config.static_quorum and not self._surroundings.may_found(founders):
+        is_new = record.last is None and not config.static_quorum
+        if is_new and not self._context.callbacks.may_bootstrap(bootstrappers):
             return False
-        return is_primary(members, [record], leavers, self._config.static_quorum, set(heirs))
+        return is_primary(members, [record], leavers, config.static_quorum, set(chains))
 
-    def _on_ready(self, source: Address, frame: Ready, now: int) -> list[Effect]:
-        current = self._current(frame.view, frame.ballot)
-        if current is None or current.plan is None or source in current.ready:
-            return []
-        current.ready.add(source)
-        current.log = LogEnd(frame.position, frame.producers) if source == self._local else current.log
-        if not current.ready.issuperset(current.participants):
-            return []
-        if current.merge is not None:
-            current.until = now + IN_DOUBT_ANSWERS * current.answer_ns
-            return self._tell_leader(current)
-        return self._commit(current, replace(current.plan.decision, **current.log._asdict()), now)
+    # Inputs and actions: time
 
-    def _adopt(self, current: Round, decision: Decision, now: int) -> list[Effect]:
-        """Somebody saw how this view ends: then it ends so, for everybody who can still be told."""
-        return self._refuse_our_merge("the view ended otherwise") + self._commit(current, decision, now)
-
-    def _commit(self, current: Round, decision: Decision, now: int) -> list[Effect]:
-        frame = Commit(self.view.id, current.ballot, decision)
-        self._round = None
-        others = [member for member in current.participants if member != self._local]
-        self._push = Push(frame, others, now + current.answer_ns) if others else None
-        effects = [effect for member in others for effect in self._send(member, frame)]
-        return effects + self._send(self._local, frame)
-
-    def _on_installed(self, source: Address, frame: Installed) -> list[Effect]:
-        push = self._push
-        if push is None or push.frame.decision.following.id != frame.view or source not in push.pending:
-            return []
-        push.pending.remove(source)
-        return [] if push.pending else self._end_push()
-
-    def _end_push(self) -> list[Effect]:
-        self._push = None
-        return self._go_when_free()
-
-    def _go_when_free(self) -> list[Effect]:
-        """A coordinator that leaves is free once the others have the view without it."""
-        return [Left()] if self.has_left and self._push is None else []
-
-    def _on_nack(self, source: Address, frame: Nack, now: int) -> list[Effect]:
-        """A later ballot is under way. Ours will never be committed; we wait what comes of the other.
-
-        Or the other is still in the view before ours, and needs the COMMIT that it missed; or it is frozen by a ballot
-        of ours, and wants to know what has become of that.
-        """
-        is_question = frame.ballot == frame.promised
-        if self._ended is not None and frame.view == self._ended.view:
-            return self._send(source, self._ended) if is_question else []
-        if frame.view != self.view.id:
-            return []
-        if frame.promised.proposer == self._local.incarnation:
-            return self._remind(source, frame.promised)
-        current = self._current(frame.view, frame.ballot)
-        if current is None or frame.promised <= current.ballot:
-            return []
-        self._highest_round = max(self._highest_round, frame.promised.round)
-        self._again_at = now + self._answer_ns
-        is_off = not self._is_in_doubt(current)
-        refusal = self._refuse_our_merge("another coordinator is changing this part")
-        return refusal + self._call_off(current, is_off=is_off)
-
-    def _remind(self, source: Address, ballot: Ballot) -> list[Effect]:
-        """We are still in the view, so no plan of ours was committed in it; only that of a merge may be, by others."""
-        current = self._current(self.view.id, ballot)
-        if current is None:
-            return self._send(source, Abort(self.view.id, ballot, is_off=not self._doubts))
-        return self._send(source, self._question(current))
-
-    def _call_off(self, current: Round, *, is_off: bool) -> list[Effect]:
-        """`is_off`: nobody has installed what the round planned, and nobody will."""
-        self._round = None
-        if is_off and current.plan is not None:
-            self._doubts.discard(current.plan.decision.following.id)
-        frame = Abort(self.view.id, current.ballot, is_off)
-        return [effect for member in current.participants for effect in self._send(member, frame)]
-
-    def _drop_round(self, reason: str) -> list[Effect]:
-        effects = self._refuse_our_merge(reason)
-        self._round = None
+    def time_out_rounds(self, now: int) -> list[Effect]:
+        effects = self._roles.announcer.time_out(now)
+        if self.state is State.STANDING_BACK and now >= self._stands_back_until:
+            effects += self.fire(Input.STAND_BACK_OVER, now)
+        if self.round is not None and now >= self.round.until:
+            effects += self._round_due(self.round, now)
+        elif self.round is None:
+            effects += self._roles.participant.check_proposer(now)
         return effects
 
-    # Leaving
-
-    def _on_leave_request(self, source: Address, frame: LeaveRequest, now: int) -> list[Effect]:
-        if frame.view != self.view.id or source not in self.view:
-            return []
-        self._leavers.add(source)
-        return self._reconsider(now)
-
-    def _ask_to_leave(self, now: int) -> list[Effect]:
-        if not self._wants_to_leave or self.has_left:
-            return []
-        coordinator = self.acting_coordinator
-        if self.view.members == (self._local,):
-            self.has_left = True
-            effects = self._drop_round("the last member of this part has left") + self._give_up_leading()
-            return effects + self._go_when_free()
-        return self._send(coordinator, LeaveRequest(self.view.id)) if coordinator else []
-
-    # Time
-
-    def _time_out_rounds(self, now: int) -> list[Effect]:
-        effects: list[Effect] = []
-        if self._push is not None and now >= self._push.until:
-            effects += self._end_push()  # whoever was not told will ask those who were
-        if self._again_at is not None and now >= self._again_at:
-            self._again_at = None
-            effects += self._reconsider(now)
-        if self._round is not None and now >= self._round.until:
-            effects += self._end_round(self._round, now)
-        elif self._is_waiting_in_vain(now):
-            effects += self._accuse([self._whom_we_wait_for()], now)
-        return effects
-
-    def _end_round(self, current: Round, now: int) -> list[Effect]:
+    def _round_due(self, current: Round, now: int) -> list[Effect]:
         """Somebody in our part is late, or the leader of a merge is."""
-        if current.late and self._prolong(current, now):
+        if not current.late:
+            return self.fire(Input.PART_TIMEOUT, now)
+        if self._prolong(current, now):
             return []
-        if current.late and not (current.merge is not None and self._is_busy(current.late, now)):
-            return self._refuse_our_merge("a member of this part is silent") + self._accuse(current.late, now)
-        refusal = self._refuse_our_merge("a member of this part is busy; later") if current.late else []
-        return refusal + self._call_off(current, is_off=not self._is_in_doubt(current)) + self._reconsider(now)
+        if self._roles.part.is_bound and self.is_any_busy(current.late, now):
+            return self._roles.part.round_lost("a member of this part is busy; later") + self.fire(
+                Input.PART_TIMEOUT, now
+            )
+        return self.fire(Input.SILENCE, now)
 
     def _prolong(self, current: Round, now: int) -> bool:
-        """Whoever is late and still heard is alive and slow, on a processor or a network that has too much to do.
+        """Whoever is late and still received from is alive and slow, on a processor or a network that is overloaded.
 
         It gets some more time, because to remove it costs two view changes. In a merge others wait for our part.
         """
-        late = [member for member in current.late if member != self._local]
-        is_slow = late and all(self._surroundings.was_heard(member, now - current.answer_ns) for member in late)
-        if not is_slow or current.extensions >= (MOST_EXTENSIONS if current.merge is None else 1):
+        late = [member for member in current.late if member != self._context.local]
+        was_alive = self._context.callbacks.was_alive
+        is_slow = late and all(was_alive(member, now - current.answer_ns) for member in late)
+        if not is_slow or current.extensions >= (1 if self._roles.part.is_bound else MOST_EXTENSIONS):
             return False
         current.extensions += 1
         current.until = now + current.answer_ns
         return True
 
-    def _is_busy(self, members: Sequence[Address], now: int) -> bool:
-        """Whether one of them is alive and cannot answer. Leaving and merging wait for it; a view change that removes
-        somebody waits for it as for a slow member, and goes on without it then."""
-        return any(self._surroundings.is_busy(member, now) for member in members)
+    def _go_without(self, now: int) -> list[Effect]:
+        """time it out, and look again: ballot + 1, PREPARE without it; the leader of a merge gets a refusal"""
+        late = self._round.late
+        return self._roles.part.round_lost("a member of this part is silent") + self.time_out(late, now)
 
-    def _excuse_pause(self, late_ns: int) -> None:
-        """We did not run for so long: what others sent meanwhile was not read yet, and they are not late by that."""
-        if self._round is not None:
-            self._round.until += late_ns
-        if self._push is not None:
-            self._push.until += late_ns
-        if self._frozen_since is not None:
-            self._frozen_since += late_ns
+    def time_out(self, members: list[Address], now: int) -> list[Effect]:
+        """Continue without them. Where that is not ours to do any more, nobody stays frozen by our ballot.
 
-    def _is_waiting_in_vain(self, now: int) -> bool:
-        """Whoever froze us is heard of no more, not even when asked: it repeats itself while it is at it."""
-        is_waiting = self._frozen_since is not None and self._round is None
-        return is_waiting and now - (self._frozen_since or 0) >= IN_DOUBT_ANSWERS * self._answer_ns
-
-    def _accuse(self, members: list[Address], now: int) -> list[Effect]:
-        """Go on without them. Where that is not ours to do any more, nobody stays frozen by our ballot.
-
-        Where we are the only one who is late, there is nobody to go on without: the next ballot tries again.
+        Where we are the only one who is late, there is nobody to exclude: the next ballot tries again.
         """
-        accused = [member for member in members if member != self._local]
-        self._accused.update(accused)
-        self._frozen_since = now if self.is_frozen else None
-        current = self._round
-        effects = [Accused(member) for member in accused] + self._reconsider(now)
-        if current is None or self._round is not current:
+        others = [member for member in members if member != self._context.local]
+        self._context.timed_out.update(others)
+        self._roles.participant.waits_since = now
+        current = self.round
+        effects = [FlushTimedOut(member) for member in others] + self.reconsider(now)
+        if current is None or self.round is not current:
             return effects
-        return effects + self._call_off(current, is_off=not self._is_in_doubt(current)) + self._reconsider(now)
+        return effects + self.fire(Input.STILL_LATE, now)
 
-    def _repeat_round(self, under_way: Round | None, now: int) -> list[Effect]:
+    def _give_up_round(self, now: int) -> list[Effect]:
+        """ABORT, off unless we are in doubt; then look again"""
+        return self._call_off(is_off=not self._roles.part.is_in_doubt) + self.reconsider(now)
+
+    def _try_again(self, now: int) -> list[Effect]:
+        """look again whether a change is needed"""
+        return self.reconsider(now)
+
+    def repeat(self, in_flight: Round | None, now: int) -> list[Effect]:
         """What was not answered is sent again; a round that has only just begun has asked everybody already."""
-        effects: list[Effect] = []
-        if self._push is not None:
-            effects += [e for member in self._push.pending for e in self._send(member, self._push.frame)]
-        if (current := self._round) is not None and current is under_way:
-            effects += [e for member in current.late for e in self._send(member, self._question(current))]
-            effects += self._tell_leader(current)
-        if self._round is None:
-            effects += self._ask_around(now)
-        return effects + self._ask_to_leave(now)
+        effects = self._roles.announcer.retry()
+        current = self.round
+        if current is not None and current is in_flight:
+            effects += self._context.send_to_all(current.late, self._question(current))
+            effects += self._roles.part.retry(current)
+        if current is None:
+            effects += self._roles.participant.check_answer(now)
+        return effects + self.ask_to_leave(now)
 
-    def _current(self, view: ViewId, ballot: Ballot) -> Round | None:
-        is_ours = self._round is not None and view == self.view.id and ballot == self._round.ballot
-        return self._round if is_ours else None
+    def excuse_pause(self, late_ns: int) -> None:
+        if self.round is not None:
+            self.round.until += late_ns
+
+    @property
+    def _round(self) -> Round:
+        assert self.round is not None, f"{self.state} without a round"
+        return self.round
+
+    # Transitions
+
+    _IN_ANY_STATE: ClassVar[Rows] = {
+        Input.PREPARED_STALE: Transition(repeated),
+        Input.READY_STALE: Transition(repeated),
+        Input.NACK_ENDED: Transition(_send_commit),
+        Input.NACK_OLD_BALLOT: Transition(_abort_old),
+        Input.NACK_STALE: Transition(repeated),
+        Input.LEAVE_REQUEST: Transition(_note_leaver),
+        Input.LEAVE_STALE: Transition(repeated),
+    }
+    _DURING_A_ROUND: ClassVar[Rows] = {
+        Input.CHANGE_NEEDED: Transition(_begin, State.COLLECT),
+        Input.CHANGE_NOT_NEEDED: Transition(_no_longer_needed, State.IDLE),
+        Input.MERGE_CANCELLED: Transition(_cancel, State.IDLE),
+        Input.NACK_HIGHER: Transition(_stand_back, State.STANDING_BACK),
+        Input.NACK_QUESTION: Transition(_ask_again),
+        Input.SUPERSEDED: Transition(_lose_round, State.IDLE),
+        Input.VIEW_ENDED: Transition(_lose_round, State.IDLE),
+        Input.SILENCE: Transition(_go_without),
+        Input.PART_TIMEOUT: Transition(_give_up_round, State.IDLE),
+        Input.STILL_LATE: Transition(_give_up_round, State.IDLE),
+    }
+    TABLE: ClassVar[Table] = {
+        **in_states(State, _IN_ANY_STATE),
+        **in_states(IN_ROUND, _DURING_A_ROUND),
+        **in_states(NO_ROUND, {Input.VIEW_ENDED: Transition(_end_without_round, State.IDLE)}),
+        (State.IDLE, Input.CHANGE_NEEDED): Transition(_begin, State.COLLECT),
+        (State.STANDING_BACK, Input.CHANGE_NEEDED): Transition(_wait_for_the_other),
+        (State.STANDING_BACK, Input.STAND_BACK_OVER): Transition(_try_again, State.IDLE),
+        (State.COLLECT, Input.PREPARED): Transition(_note_answer),
+        (State.COLLECT, Input.PREPARED_BY_ALL): Transition(_decide_and_cut, State.CUTTING),
+        (State.COLLECT, Input.PREPARED_FOR_MERGE): Transition(_answer_leader),
+        (State.COLLECT, Input.PREPARED_ENDED): Transition(_adopt, State.IDLE),
+        (State.COLLECT, Input.MERGE_PLANNED): Transition(_cut, State.CUTTING),
+        (State.CUTTING, Input.READY): Transition(_note_ready),
+        (State.CUTTING, Input.READY_OF_ALL): Transition(_commit_own, State.IDLE),
+        (State.CUTTING, Input.READY_FOR_MERGE): Transition(_tell_leader_ready),
+        (State.CUTTING, Input.MERGE_COMMITTED): Transition(_commit, State.IDLE),
+    }

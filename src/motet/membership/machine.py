@@ -24,11 +24,18 @@ from motet.core.settling import steps
 from motet.core.units import SECOND
 from motet.core.view import NO_VIEW, View, ViewId, ViewSummary
 from motet.membership.config import MembershipConfig
-from motet.membership.coordinator import IN_DOUBT_ANSWERS
+from motet.membership.context import IN_DOUBT_ANSWERS
 from motet.membership.detector import MOST_UNTOLD, FailureDetector, LinkReport, SignOfLife, Suspected, Trusted
 from motet.membership.discovery import FRESH_PROBES, Discovery, DnsName, SharedDirectory
 from motet.membership.engine import FRAMES as ENGINE_FRAMES
-from motet.membership.engine import EngineConfig, Flushed, MergeFailed, Surroundings, ViewEngine, ViewInstalled
+from motet.membership.engine import (
+    EngineConfig,
+    FlushTarget,
+    MembershipCallbacks,
+    MergeFailed,
+    ViewEngine,
+    ViewInstalled,
+)
 from motet.membership.primary import PrimaryRecord, is_primary
 from motet.membership.reports import Reports
 from motet.membership.transfer import StateFailed, StateTransfer
@@ -57,11 +64,11 @@ MOST_SHUNNED = 1024
 LEAVE_NS = 5 * SECOND  # how long one who leaves goes on giving its state to those who wait for it
 
 
-class Membership(Surroundings):
+class Membership(MembershipCallbacks):
     def __init__(
         self,
         local: Address,
-        channel: Flushed,
+        channel: FlushTarget,
         config: MembershipConfig,
         counters: Counters,
         rng: Random,
@@ -78,7 +85,7 @@ class Membership(Surroundings):
         self._discovery = Discovery(local, config.discovery, rng)
         self._transfer = StateTransfer(local, config.transfer, counters)
         known = record or PrimaryRecord()
-        self._engine = ViewEngine(local, alone, channel, config.engine, counters, known, self, epoch=epoch, past=past)
+        self._engine = ViewEngine(local, alone, channel, config.engine, counters, known, self, epoch=epoch, chain=past)
         self._now = 0
         self._due: int | None = None
         self._is_due_known = False
@@ -227,7 +234,7 @@ class Membership(Surroundings):
     @property
     def past(self) -> tuple[int, ...]:
         """What we were before we restarted with our memory."""
-        return self._engine.past
+        return self._engine.chain
 
     @property
     def has_left(self) -> bool:
@@ -272,21 +279,21 @@ class Membership(Surroundings):
     # What the engine asks
 
     @property
-    def need(self) -> StateNeed:
+    def state_need(self) -> StateNeed:
         return self._transfer.need
 
     @property
-    def founds(self) -> bool:
+    def counts_for_bootstrap(self) -> bool:
         return self._config.founds
 
-    def may_found(self, members: Sequence[Address]) -> bool:
+    def may_bootstrap(self, members: Sequence[Address]) -> bool:
         """With seeds, a majority of them must be in: two halves of a group that starts cannot both have that.
 
         Without seeds nothing but silence tells that there is no group yet.
         """
         return self._has_founders(members) and self._is_quiet(self._now)
 
-    def was_heard(self, member: Address, since: int) -> bool:
+    def was_alive(self, member: Address, since: int) -> bool:
         return self._detector.was_heard(member, since)
 
     def is_busy(self, member: Address, now: int) -> bool:
@@ -308,7 +315,7 @@ class Membership(Surroundings):
         """What is measured of the link with each other member, and how long its crash would go unnoticed."""
         return self._detector.links()
 
-    def is_left_alone(self, coordinator: Address) -> bool:
+    def is_backed_off(self, coordinator: Address) -> bool:
         return self._reports.is_away(coordinator, self._now) or bool(self.busy)
 
     def _has_founders(self, members: Sequence[Address]) -> bool:
@@ -534,8 +541,8 @@ class Membership(Surroundings):
             return []
         is_ours = self._engine.acting_coordinator == self._local
         if is_ours and (self._transfer.wants_other_provider or self._transfer.is_holder_again):
-            return self._engine.found(now)
-        return self._engine.part(now) if self._transfer.is_holder_again else []
+            return self._engine.form_again(now)
+        return self._engine.separate(now) if self._transfer.is_holder_again else []
 
     def _leave_at_last(self, now: int) -> list[Effect]:
         if self._leave_at is None or (self._transfer.is_giving and now < self._leave_at):
@@ -561,12 +568,12 @@ class Membership(Surroundings):
     @property
     def _is_enough_alone(self) -> bool:
         """We restarted with our memory, and what it says of the last primary view is no more than us."""
-        past = self._engine.past
+        past = self._engine.chain
         return self.view.members == (self._local,) and is_primary(self.view.members, [self.record], heirs=past)
 
     def _found(self, now: int) -> list[Effect]:
         due = self._founding_due()
-        return self._engine.found(now) if due is not None and now >= due else []
+        return self._engine.form_again(now) if due is not None and now >= due else []
 
     def _check(self) -> None:
         self._detector._check()

@@ -1,19 +1,13 @@
-"""The merge leader: brings several views, each with its own coordinator, into one (seed `merge.txt`).
+"""One attempt to merge several views into one (JGroups design note MERGE): its parts, and what they say together.
 
-    GATHERING   MERGE_REQ to every coordinator; each prepares its own part and answers with its aggregated digests
-    AGREEING    MERGE_VIEW to every coordinator; each brings its part to its cut and says when all are ready
-    COMMITTED   all parts are ready: MERGE_COMMIT, repeated until each has installed
-
-A coordinator that is silent ends the attempt; one that refuses is left out, and the rest goes on while two parts
-remain. No part is told to install before all are ready, so whoever installs knows that every member of the merged
-view has recorded the attempt: the primary component rests on that. One object is one attempt.
+The merge leader (merge_leader.py) asks and decides; here is what it has been told by the coordinators of the parts, and
+what follows from that for the merged view: its members in their order, where each stream begins, who lacks the state.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 
 from motet.core.counters import Count, Counters
 from motet.core.effects import Frame
@@ -26,21 +20,15 @@ from motet.wire.frames import LogEnd, MergeCancel, MergeCommit, MergeRequest, Me
 Sends = list[tuple[Address, Frame]]
 
 
-class Phase(Enum):
-    GATHERING = "gathering"
-    AGREEING = "agreeing"
-    COMMITTED = "committed"
-
-
 @dataclass(slots=True)
-class _Part:
+class Part:
     view: ViewId  # that its coordinator was asked for
     response: MergeResponse | None = None  # the latest one
     is_ready: bool = False
     is_installed: bool = False
 
 
-class MergeLeader:
+class MergeAttempt:
     def __init__(
         self,
         merge: Ballot,
@@ -53,65 +41,59 @@ class MergeLeader:
     ) -> None:
         """`parts`: the coordinators, ourselves included, and the view that each of them speaks for."""
         self.merge = merge
-        self.phase = Phase.GATHERING
         self.plan: MergeView | None = None
         self.log = LogEnd()  # when the merged view begins
+        self.parts = {coordinator: Part(part) for coordinator, part in parts.items()}
         self._local = local
         self._view = view
         self._answer_ns = answer_ns
         self._has_one_log = has_one_log
-        self._parts = {coordinator: _Part(part) for coordinator, part in parts.items()}
 
     @property
     def coordinators(self) -> list[Address]:
-        return list(self._parts)
+        return list(self.parts)
 
-    @property
-    def silent(self) -> list[Address]:
-        """Whom we wait for in this phase."""
-        return [coordinator for coordinator, part in self._parts.items() if not self._is_done(part)]
+    # Questions to the coordinators
 
-    def _is_done(self, part: _Part) -> bool:
-        match self.phase:
-            case Phase.GATHERING:
-                return part.response is not None
-            case Phase.AGREEING:
-                return part.is_ready
-        return part.is_installed
+    def request(self, part: Part) -> Frame:
+        return MergeRequest(self.merge, self._view, part.view, self._answer_ns)
 
-    def unanswered(self) -> Sends:
-        """What every coordinator that we wait for is to get, at first and again."""
-        return [(coordinator, self._question(self._parts[coordinator])) for coordinator in self.silent]
-
-    def _question(self, part: _Part) -> Frame:
-        if self.plan is None or part.response is None:
-            return MergeRequest(self.merge, self._view, part.view, self._answer_ns)
-        if self.phase is Phase.COMMITTED:
-            return MergeCommit(self.merge, self.plan.following.id, *self.log)
+    def plan_for(self, part: Part) -> Frame:
+        assert self.plan is not None
+        assert part.response is not None
         return replace(self.plan, part=part.response.view.id, ballot=part.response.ballot)
 
-    def respond(self, source: Address, frame: MergeResponse) -> bool:
-        """Keep a part's latest answer; True when it was the last one that was missing."""
-        part = self._parts.get(source)
-        if part is None or self.phase is not Phase.GATHERING or not _is_later(frame, part.response):
+    def commit(self) -> MergeCommit:
+        assert self.plan is not None
+        return MergeCommit(self.merge, self.plan.following.id, *self.log)
+
+    def cancels(self) -> Sends:
+        return [(coordinator, MergeCancel(self.merge, is_off=True)) for coordinator in self.parts]
+
+    # Answers of the coordinators
+
+    def is_later(self, source: Address, frame: MergeResponse) -> bool:
+        """A repeated answer says nothing new, and a copy that was delayed for seconds is about a round that is over."""
+        part = self.parts.get(source)
+        if part is None:
             return False
-        part.response = frame
-        return not self.silent
+        known = part.response
+        return known is None or (frame.view.id, frame.ballot) > (known.view.id, known.ballot)
 
-    def is_outdated_by(self, source: Address, frame: MergeResponse) -> bool:
-        """Whether this part has begun anew since the answer that the plan was made from: it cannot follow the plan."""
-        part = self._parts.get(source)
-        return part is not None and self.phase is Phase.AGREEING and _is_later(frame, part.response)
+    def is_for_the_plan(self, source: Address, ballot: Ballot) -> bool:
+        """Whether a part that is ready is so in the round that the plan was made for."""
+        part = self.parts.get(source)
+        return part is not None and part.response is not None and part.response.ballot == ballot and not part.is_ready
 
-    def drop(self, source: Address) -> bool:
-        """A part refused. True if the others can go on."""
-        if self.phase is not Phase.GATHERING or source == self._local:
-            return False
-        self._parts.pop(source, None)
-        return len(self._parts) > 1
+    def note_ready(self, source: Address, log: LogEnd) -> None:
+        """The log of the merged view begins where the part says whose log the others follow."""
+        part = self.parts[source]
+        part.is_ready = True
+        if part.response is self._responses()[0]:
+            self.log = log
 
-    def is_whole(self) -> bool:
-        """The seed's rule: there is a digest of every member of all parts, each at first hand."""
+    def has_all_digests(self) -> bool:
+        """The rule of MERGE: there is a digest of every member of all parts, each at first hand."""
         return all(
             member.incarnation in {quad[0] for quad in response.digest}
             for response in self._responses()
@@ -134,34 +116,6 @@ class MergeLeader:
             record.last,
             record.attempts,
         )
-        self.phase = Phase.AGREEING
-
-    def ready(self, source: Address, ballot: Ballot, log: LogEnd) -> bool:
-        """True when this makes all parts ready. The log stands where the part says that the others follow."""
-        part = self._parts.get(source)
-        if part is None or part.response is None or self.phase is not Phase.AGREEING or part.is_ready:
-            return False
-        if part.response.ballot != ballot:
-            return False  # of a round that the plan was not made for
-        part.is_ready = True
-        if part.response is self._responses()[0]:
-            self.log = log
-        if self.silent:
-            return False
-        self.phase = Phase.COMMITTED
-        return True
-
-    def installed(self, source: Address) -> bool:
-        """True when this was the last part."""
-        part = self._parts.get(source)
-        if part is None or self.phase is not Phase.COMMITTED:
-            return False
-        part.is_installed = True
-        return not self.silent
-
-    def cancels(self) -> Sends:
-        is_off = self.phase is not Phase.COMMITTED
-        return [(coordinator, MergeCancel(self.merge, is_off)) for coordinator in self._parts]
 
     # What the parts say together
 
@@ -175,7 +129,7 @@ class MergeLeader:
         A part that only knows how long that log was is no match for one that has it: what is stable, all have who were
         in the primary view.
         """
-        answered = [(c, part.response) for c, part in self._parts.items() if part.response is not None]
+        answered = [(c, part.response) for c, part in self.parts.items() if part.response is not None]
         return [response for _, response in sorted(answered, key=lambda item: self._seniority(*item))]
 
     def _seniority(self, coordinator: Address, response: MergeResponse) -> tuple[bool, int, bool, int, bool, ViewId]:
@@ -193,7 +147,7 @@ class MergeLeader:
         return tuple(dict.fromkeys(member for response in self._responses() for member in response.staying))
 
     @property
-    def founders(self) -> tuple[Address, ...]:
+    def bootstrappers(self) -> tuple[Address, ...]:
         named = {incarnation for response in self._responses() for incarnation in response.founders}
         return tuple(member for member in self.members if member.incarnation in named)
 
@@ -206,18 +160,13 @@ class MergeLeader:
         return combined(PrimaryRecord(response.last, response.attempts) for response in self._responses())
 
     @property
-    def heirs(self) -> tuple[int, ...]:
+    def chains(self) -> tuple[int, ...]:
         """The earlier incarnations that the members of all parts stand for."""
         return tuple(incarnation for response in self._responses() for incarnation in response.past)
 
     @property
     def highest_number(self) -> int:
         return max([self.record.highest_number, *(response.view.id.number for response in self._responses())])
-
-
-def _is_later(frame: MergeResponse, known: MergeResponse | None) -> bool:
-    """A repeated answer is no news, and a copy that was delayed for seconds is about a round that is over."""
-    return known is None or (frame.view.id, frame.ballot) > (known.view.id, known.ballot)
 
 
 def merged_digest(responses: Sequence[MergeResponse], members: Collection[Address], counters: Counters) -> Pairs:

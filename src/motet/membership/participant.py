@@ -1,8 +1,7 @@
 """A participant in the change of its view: it promises a ballot, stops, reports, fetches, installs what is decided.
 
-Every member is one; coordinator.py adds what the acting coordinator does, and engine.py what a merge needs. Together
-they are the view-change engine. The state tables, the ballots and the argument why survivors agree are in
-docs/design/membership.md.
+Every member is one. Its states, inputs and transitions stand in the enums and the `TABLE` below; the ballots and the
+argument why survivors agree are in docs/design/membership.md.
 
 A part of a merge that has said READY cannot know whether the others went on to the merged view. So it never goes back
 to the view that it was in: it ends that view in another way, and whether the next one may be primary is decided in the
@@ -14,19 +13,19 @@ under the promised ballot and with its cut held; views are installed in the orde
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Mapping
+from enum import Enum
+from typing import ClassVar
 
-from motet.core.checks import require_between
-from motet.core.counters import Count, Counters
-from motet.core.effects import Effect, Frame, Transmit
+from motet.core.counters import Count
+from motet.core.effects import Effect
 from motet.core.identity import Address
-from motet.core.units import MILLISECOND, SECOND
-from motet.core.view import NO_BALLOT, NO_VIEW, Ballot, View, ViewId
-from motet.errors import ConfigError, MisuseError
+from motet.core.view import NO_BALLOT, NO_VIEW, View, ViewId
+from motet.membership.context import IN_DOUBT_ANSWERS, Roles, ViewContext
+from motet.membership.interface import Cuts, Left, ViewInstalled
 from motet.membership.primary import PrimaryRecord, named_past
-from motet.window.digest import Cut, DigestEntry
+from motet.membership.transitions import Rows, StateMachine, Table, Transition, in_states, repeated
+from motet.window.digest import DigestEntry
 from motet.wire.frames import (
     Abort,
     Commit,
@@ -43,305 +42,202 @@ from motet.wire.frames import (
     StateNeed,
 )
 
-Cuts = Mapping[Address, Cut[Address]]
+
+class ParticipantState(Enum):
+    STEADY = "STEADY"  # messages flow
+    FROZEN = "FROZEN"  # a ballot is promised, and nothing is delivered beyond what was reported
+    FETCHING = "FETCHING"  # the cut is known, and we do not hold all of it yet
+    READY = "READY"  # the cut is held and the attempt is recorded
+    LEFT = "LEFT"  # our graceful leave is decided; the others may still need answers
 
 
-class Flushed(Protocol):
-    """The channel whose messages must be the same for all who go on. Reliable multicast is one."""
-
-    def freeze(self) -> tuple[dict[Address, DigestEntry], Finals]:
-        """Stop. The answer: what we hold of each stream, and numbers of ordered frames that others may not know."""
-
-    def fetch(self, cut: Cuts, now: int) -> list[Effect]: ...
-    def is_complete(self, cut: Cuts) -> bool: ...
-    def is_within(self, cut: Cuts) -> bool:
-        """Nothing beyond the cut was delivered here, or sent by us."""
-
-    def thaw(self, now: int) -> list[Effect]: ...
-
-    @property
-    def position(self) -> int:
-        """How far the log is delivered."""
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether we have what lies before that, as far as we keep it."""
-
-    def log_after(self, cut: Cuts, finals: Finals, *, goes_on: bool) -> LogEnd:
-        """Where the log will stand when the view has ended with this cut, which is held, and these numbers."""
-
-    def end_view(self, cut: Cuts, finals: Finals, *, goes_on: bool) -> list[Effect]:
-        """Deliver the rest; of the log only if it goes on in the view that follows."""
-
-    def begin_view(self, view: View, digest: Mapping[Address, int], log: LogEnd | None, now: int) -> list[Effect]:
-        """`log`: where it stands, for one who comes to it from outside."""
+class ParticipantInput(Enum):
+    PREPARE = "PREPARE(b), b > promised"
+    PREPARE_AGAIN = "PREPARE(b), b = promised"
+    PREPARE_LOWER = "PREPARE(b), b < promised"
+    PREPARE_ENDED = "PREPARE for the view before"
+    PREPARE_AHEAD = "PREPARE of a later view, from a member of ours"
+    PREPARE_MISPLACED = "PREPARE of another view, or of a stranger"
+    CUT = "CUT(b), b = promised"
+    CUT_LOWER = "CUT(b), b < promised"
+    CUT_MISPLACED = "CUT of another view or ballot, or to a view whose number is not above ours"
+    CUT_HELD = "the cut is held"
+    COMMIT = "COMMIT(b), b >= promised, READY was said to its view, nothing was delivered or sent beyond its cut"
+    COMMIT_LEAVE = "COMMIT(b), b >= promised, of a view that we leave, and its cut is held"
+    COMMIT_LEFT_BEHIND = "COMMIT(b), b >= promised, of a view that we leave, and its cut is not held"
+    COMMIT_FOREIGN = "COMMIT(b), b >= promised, and we cannot follow: not READY since we stopped, further, or not in it"
+    COMMIT_AGAIN = "COMMIT of the view that we have installed"
+    COMMIT_LOWER = "COMMIT(b), b < promised"
+    COMMIT_MISPLACED = "COMMIT of another view, or to a view whose number is not above ours"
+    ABORT = "ABORT(b), b = promised"
+    ABORT_IN_DOUBT = "ABORT(b), b = promised, READY was said to a merged view, and nobody says that it is off"
+    ABORT_MISPLACED = "ABORT of another view or ballot"
+    ANSWER_OVERDUE = "nothing for one `answer`, and no round of our own"
+    PROPOSER_SILENT = "nothing for 4 `answer`, and no round of our own"
+    SEPARATE = "we have the state that nobody else in the view has, and do not coordinate"
+    LAST_LEAVES = "we leave, and are alone in the view"
 
 
-class Surroundings:
-    """What the engine asks of the rest of membership. By itself: anybody may found, and nobody wants a state."""
-
-    def may_found(self, members: Sequence[Address]) -> bool:
-        """Whether these, who all say that they count, may found the group."""
-        return True
-
-    @property
-    def founds(self) -> bool:
-        """Whether we count when the group is founded."""
-        return True
-
-    def is_left_alone(self, coordinator: Address) -> bool:
-        """Whether a merge that this one leads is refused for now."""
-        return False
-
-    @property
-    def need(self) -> StateNeed:
-        return StateNeed.UNWANTED
-
-    def was_heard(self, member: Address, since: int) -> bool:
-        """Whether anything of this member has arrived since then."""
-        return False
-
-    def is_busy(self, member: Address, now: int) -> bool:
-        """Whether this member's process is alive while its driver does not run, so that it cannot answer."""
-        return False
-
-    def answer_ns(self, config: EngineConfig) -> int:
-        """How long a question that is repeated may go unanswered on the network as it is now."""
-        return config.answer_ns
+State, Input = ParticipantState, ParticipantInput
+FLUSHING = (State.FROZEN, State.FETCHING, State.READY)
 
 
-@dataclass(frozen=True, slots=True)
-class EngineConfig:
-    retry_ns: int = 50 * MILLISECOND  # what was not answered is sent again; a few round trips of a LAN
-    answer_ns: int = 500 * MILLISECOND  # on a good network, whoever has not answered by then is suspected: ten retries
-    answer_max_ns: int = 20 * SECOND  # the same on the worst one
-    static_quorum: int = 0  # a view of at least so many members is primary; 0 counts majorities of earlier views
-    partitions: str = "primary"  # at most one side goes on ordering; "all": every side does, and there is no single log
-
-    def __post_init__(self) -> None:
-        require_between("retry_ns", self.retry_ns, MILLISECOND, 10 * SECOND)
-        require_between("answer_ns", self.answer_ns, 2 * self.retry_ns, 600 * SECOND)
-        require_between("answer_max_ns", self.answer_max_ns, 1, 3600 * SECOND)
-        require_between("static_quorum", self.static_quorum, 0, 1 << 16)
-        if self.partitions not in ("primary", "all"):
-            raise ConfigError(f"partitions is {self.partitions!r}; allowed are 'primary' and 'all'")
-
-
-@dataclass(frozen=True, slots=True)
-class ViewInstalled(Effect):
-    view: View
-    subviews: tuple[View, ...] = ()  # the views that were merged into it, the one that others follow first
-    lacking: tuple[int, ...] = ()  # who does not have the application's state yet
-    position: int = field(default=0, compare=False)  # where the log stands when it begins
-
-
-@dataclass(frozen=True, slots=True)
-class Left(Effect):
-    """Our own graceful leave is complete; the others have a view without us."""
-
-
-@dataclass(frozen=True, slots=True)
-class Accused(Effect):
-    """A member did not do its part in a view change in time; it is treated as suspected until the next view."""
-
-    member: Address
-
-
-@dataclass(frozen=True, slots=True)
-class MergeFailed(Effect):
-    """The merge that we led came to nothing; these coordinators were silent, refused, or could not go on."""
-
-    coordinators: tuple[Address, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class MergeUnanswered(Effect):
-    """These coordinators said nothing to a merge that we led, not even that they refuse: crashed, or cut off."""
-
-    coordinators: tuple[Address, ...]
-
-
-class Participant:
-    def __init__(
-        self,
-        local: Address,
-        view: View,
-        channel: Flushed,
-        config: EngineConfig,
-        counters: Counters,
-        record: PrimaryRecord | None = None,
-        surroundings: Surroundings | None = None,
-        *,
-        epoch: ViewId = NO_VIEW,
-        past: tuple[int, ...] = (),
-    ) -> None:
-        if local not in view:
-            raise MisuseError(f"{local} is not in the view that it starts with")
-        self.view = view
-        self.record = record if record is not None else PrimaryRecord().installed(view)
-        self.has_left = False
-        self.epoch = max(epoch, view.id) if view.is_primary else epoch  # the last one whose log and state we share
-        self.past = past  # what we were before we restarted with our memory
-        self._local = local
-        self._channel = channel
-        self._config = config
-        self._counters = counters
-        self._surroundings = surroundings or Surroundings()
-        known = (view.id.number, self.record.highest_number, epoch.number)
-        self._highest_number = max(known)  # of any view that we made or know
-        self._highest_round = 0  # of any ballot that was heard of in this view
-        self._promised = NO_BALLOT
-        self._frozen_since: int | None = None
-        self._plan: CutTo | None = None  # what we are fetching
-        self._is_ready = False
-        self._readied: set[ViewId] = set()  # the views that we said READY to since we stopped
-        self._doubts: set[ViewId] = set()  # the merged ones of them that other parts may have installed without us
-        self._ended: Commit | None = None  # the COMMIT that ended the view before this one
-        self._suspects: set[Address] = set()
-        self._accused: set[Address] = set()
-        self._leavers: set[Address] = set()
-        self._wants_to_leave = False
-        self._to_self: list[Frame] = []  # what we sent to ourselves; engine.py hands it back to us
-        self._joined_merges: dict[int, Ballot] = {}
+class Participant(StateMachine[ParticipantState, ParticipantInput]):
+    def __init__(self, context: ViewContext, roles: Roles) -> None:
+        super().__init__(State.STEADY, context.counters)
+        self._context = context
+        self._roles = roles
+        self.promised = NO_BALLOT
+        self.waits_since = 0  # while frozen: when the flush last made progress here
+        self.plan: CutTo | None = None  # what we are fetching
+        self.readied: set[ViewId] = set()  # the views that we said READY to since we stopped
+        self.doubts: set[ViewId] = set()  # the merged ones of them that other parts may have installed without us
         self.covered: int | None = None  # how much of the one log our application had when the last view ended
 
     @property
-    def acting_coordinator(self) -> Address | None:
-        return self.view.acting_coordinator(self._distrusted())
+    def has_left(self) -> bool:
+        return self.state is State.LEFT
 
     @property
     def is_frozen(self) -> bool:
-        return self._frozen_since is not None
+        return self.state in FLUSHING
 
-    @property
-    def _answer_ns(self) -> int:
-        return self._surroundings.answer_ns(self._config)
+    # Inputs: PREPARE
 
-    # What the roles above add
+    def on_prepare(self, source: Address, frame: Prepare, now: int) -> list[Effect]:
+        return self.fire(self._prepare_input(source, frame), source, frame, now)
 
-    def _superseded(self, ballot: Ballot) -> list[Effect]:
-        """A later ballot was promised."""
-        return []
+    def _prepare_input(self, source: Address, frame: Prepare) -> ParticipantInput:
+        context = self._context
+        if context.ended is not None and frame.view == context.ended.view:
+            return Input.PREPARE_ENDED
+        if frame.view.number > context.view.id.number and source in context.view:
+            return Input.PREPARE_AHEAD
+        if frame.view != context.view.id or source not in context.view:
+            return Input.PREPARE_MISPLACED
+        if frame.ballot < self.promised:
+            return Input.PREPARE_LOWER
+        return Input.PREPARE_AGAIN if frame.ballot == self.promised else Input.PREPARE
 
-    def _over(self) -> list[Effect]:
-        """The view has ended."""
-        return []
+    def _answer_with_commit(self, source: Address, frame: Prepare, now: int) -> list[Effect]:
+        """PREPARED with the COMMIT that ended it"""
+        return self._context.send(source, self._answer(frame, {}, (), self._context.ended))
 
-    def _begun(self, now: int) -> list[Effect]:
-        """A view has begun."""
-        return []
+    def _say_what_we_missed(self, source: Address, frame: Prepare, now: int) -> list[Effect]:
+        """NACK that names our view: we missed how it ended"""
+        context = self._context
+        return context.send(source, Nack(context.view.id, self.promised, self.promised))
 
-    def _go_when_free(self) -> list[Effect]:
-        """We are not in the view that follows."""
-        return [Left()]
+    def _refuse_ballot(self, source: Address, frame: Prepare | CutTo | Commit, now: int) -> list[Effect]:
+        """NACK(promised): a later coordinator may have decided otherwise"""
+        return self._context.send(source, Nack(frame.view, frame.ballot, self.promised))
 
-    # Frames
+    def _promise(self, source: Address, frame: Prepare, now: int) -> list[Effect]:
+        """promised = b; `freeze()`; PREPARED with every stream as it holds it ([below](#what-prepared-carries))"""
+        plan, ballot = self.plan, frame.ballot
+        if plan is not None and plan.ballot.proposer == ballot.proposer and frame.voids:
+            self._call_off_plan(plan)  # a proposer that begins again will not commit what it planned
+        self.promised = ballot
+        self._context.highest_round = max(self._context.highest_round, ballot.round)
+        self.plan = None
+        superseded = self._roles.coordinator.superseded(ballot)
+        return superseded + self._report(source, frame, now)
 
-    def _send(self, to: Address, frame: Frame) -> list[Effect]:
-        if to == self._local:
-            self._to_self.append(frame)
-            return []
-        return [Transmit(to, frame)]
-
-    def _on_prepare(self, source: Address, frame: Prepare, now: int) -> list[Effect]:
-        if self._ended is not None and frame.view == self._ended.view:
-            return self._send(source, self._answer(frame, {}, (), self._ended))
-        if frame.view.number > self.view.id.number and source in self.view:
-            return self._send(source, Nack(self.view.id, self._promised, self._promised))  # we missed how ours ended
-        if frame.view != self.view.id or source not in self.view or self.has_left:
-            self._counters[Count.FRAME_MISPLACED] += 1
-            return []
-        if frame.ballot < self._promised:
-            return self._send(source, Nack(frame.view, frame.ballot, self._promised))
-        if frame.ballot == self._promised and not self.is_frozen:
-            return []  # this ballot was called off
-        effects = self._promise(frame.ballot, now, voids=frame.voids) if frame.ballot > self._promised else []
-        self._frozen_since = now
-        return effects + self._send(source, self._answer(frame, *self._channel.freeze(), None))
-
-    def _promise(self, ballot: Ballot, now: int, *, voids: bool = False) -> list[Effect]:
-        """A proposer that begins again will not commit what it planned, and says whether others might."""
-        plan = self._plan
-        if plan is not None and plan.ballot.proposer == ballot.proposer and voids:
-            self._call_off_plan(plan)
-        self._promised = ballot
-        self._highest_round = max(self._highest_round, ballot.round)
-        self._frozen_since = now
-        self._plan, self._is_ready = None, False
-        return self._superseded(ballot)
+    def _report(self, source: Address, frame: Prepare, now: int) -> list[Effect]:
+        """PREPARED again; reports no more than the first time"""
+        self.waits_since = now
+        return self._context.send(source, self._answer(frame, *self._context.channel.freeze(), None))
 
     def _answer(
         self, frame: Prepare, digest: Mapping[Address, DigestEntry], finals: Finals, ended: Commit | None
     ) -> Prepared:
-        record, need = self.record, self._surroundings.need
+        context = self._context
+        record, need = context.record, context.callbacks.state_need
         decided = ended.decision if ended else None
-        log = (self.epoch, self._channel.position)
-        founds = self._surroundings.founds
+        log = (context.epoch, context.channel.position)
+        founds = context.callbacks.counts_for_bootstrap
         known = (record.last, record.attempts)
-        past = named_past(self.past, record)
-        is_whole = self._channel.is_whole and need not in (StateNeed.LACKING, StateNeed.DISPENSABLE)
+        past = named_past(context.chain, record)
+        is_whole = context.channel.is_whole and need not in (StateNeed.LACKING, StateNeed.DISPENSABLE)
         own = (quads(digest), *known, need, founds, *log)
         return Prepared(frame.view, frame.ballot, *own, decided, finals, past, is_whole)
 
-    def _on_cut(self, source: Address, frame: CutTo, now: int) -> list[Effect]:
-        if frame.view != self.view.id or frame.ballot != self._promised or not self.is_frozen:
-            return self._refuse(source, frame.view, frame.ballot)
-        if not self._is_above_ours(frame.decision.following):
-            return self._refuse(source, frame.view, frame.ballot)
-        self._frozen_since = now
-        if self._is_ready:
-            return self._send(source, self._readiness(frame))
-        if self._plan == frame:
-            return []
-        self._plan = frame
-        effects = self._channel.fetch(self._cut(frame.decision.cut), now)
-        return effects + self._say_when_ready(now)
+    # Inputs: CUT
 
-    def _say_when_ready(self, now: int) -> list[Effect]:
-        """The attempt is recorded before anybody can hear that we are ready: so it is before anybody can install."""
-        plan = self._plan
-        if plan is None or self._is_ready or not self._channel.is_complete(self._cut(plan.decision.cut)):
+    def on_cut(self, source: Address, frame: CutTo, now: int) -> list[Effect]:
+        effects = self.fire(self._cut_input(frame), source, frame, now)
+        return effects + self.progressed(now)
+
+    def _cut_input(self, frame: CutTo) -> ParticipantInput:
+        context = self._context
+        if frame.view == context.view.id and frame.ballot < self.promised:
+            return Input.CUT_LOWER
+        is_ours = frame.view == context.view.id and frame.ballot == self.promised
+        return Input.CUT if is_ours and context.is_above_ours(frame.decision.following) else Input.CUT_MISPLACED
+
+    def _fetch(self, source: Address, frame: CutTo, now: int) -> list[Effect]:
+        """`fetch(cut)` from those who hold what we miss"""
+        self.waits_since = now
+        if self.plan == frame:
             return []
-        self._is_ready = True
-        self._readied.add(plan.decision.following.id)
+        self.plan = frame
+        return self._context.channel.fetch(self._context.cut(frame.decision.cut), now)
+
+    def _say_ready_again(self, source: Address, frame: CutTo, now: int) -> list[Effect]:
+        """READY again"""
+        self.waits_since = now
+        return self._context.send(source, self._readiness(frame))
+
+    def progressed(self, now: int) -> list[Effect]:
+        """The channel may have got what it was fetching."""
+        plan = self.plan if self.state is State.FETCHING else None
+        if plan is None or not self._context.channel.is_complete(self._context.cut(plan.decision.cut)):
+            return []
+        return self.fire(Input.CUT_HELD, plan, now)
+
+    def _say_ready(self, plan: CutTo, now: int) -> list[Effect]:
+        """record the attempt and what it counted, then READY: so it is recorded before anybody can install it"""
+        context, following = self._context, plan.decision.following
+        self.readied.add(following.id)
         if plan.decision.subviews:
-            self._doubts.add(plan.decision.following.id)
-        self._frozen_since = now
-        self.record = self.record.attempted(plan.decision.following, PrimaryRecord(plan.last, plan.attempts))
-        return self._send(self._member(plan.ballot.proposer), self._readiness(plan))
+            self.doubts.add(following.id)
+        self.waits_since = now
+        context.record = context.record.attempted(following, PrimaryRecord(plan.last, plan.attempts))
+        return context.send(context.member(plan.ballot.proposer), self._readiness(plan))
 
     def _readiness(self, plan: CutTo) -> Ready:
-        decision = plan.decision
-        is_followed = self._is_followed(decision)
-        log = self._channel.log_after(self._cut(decision.cut), decision.finals, goes_on=is_followed)
+        decision, context = plan.decision, self._context
+        goes_on = self._is_continued(decision)
+        log = context.channel.log_after(context.cut(decision.cut), decision.finals, goes_on=goes_on)
         return Ready(plan.view, plan.ballot, *log)
 
-    def _is_followed(self, decision: Decision) -> bool:
-        """Our log goes on in the view that follows, and those who come in from other parts take it over."""
-        is_first = not decision.subviews or decision.subviews[0].id == self.view.id
+    def _is_continued(self, decision: Decision) -> bool:
+        """Our log continues in the view that follows, and those who join from other parts take it over."""
+        is_first = not decision.subviews or decision.subviews[0].id == self._context.view.id
         return is_first and decision.following.is_primary
 
-    def _on_commit(self, source: Address, frame: Commit, now: int) -> list[Effect]:
-        following = frame.decision.following
-        if self._ended is not None and following == self._ended.decision.following:
-            return self._send(source, Installed(following.id))
-        if frame.view != self.view.id or frame.ballot < self._promised or self.has_left:
-            return self._refuse(source, frame.view, frame.ballot)
-        if not self._is_above_ours(following):
-            return self._refuse(source, frame.view, frame.ballot)
-        is_leaving = self._local in self._leavers or self._wants_to_leave
-        if self._local not in following and not is_leaving:
-            return self._go_on_alone(now)
-        cut = self._cut(frame.decision.cut)
-        if self._local in following and not self._is_where_we_stand(following, cut):
-            return self._go_on_alone(now)
-        if not self._channel.is_complete(cut):
-            return self._leave_behind(frame)
-        return self._install(frame, cut, now) + self._send(source, Installed(following.id))
+    # Inputs: COMMIT
 
-    def _is_above_ours(self, following: View) -> bool:
-        """Views are installed in the order of their numbers, whatever was delayed on its way."""
-        return following.id.number > self.view.id.number
+    def on_commit(self, source: Address, frame: Commit, now: int) -> list[Effect]:
+        return self.fire(self._commit_input(frame), source, frame, now)
+
+    def _commit_input(self, frame: Commit) -> ParticipantInput:
+        context, following = self._context, frame.decision.following
+        if context.ended is not None and following == context.ended.decision.following:
+            return Input.COMMIT_AGAIN
+        if frame.view == context.view.id and frame.ballot < self.promised:
+            return Input.COMMIT_LOWER
+        if frame.view != context.view.id or not context.is_above_ours(following):
+            return Input.COMMIT_MISPLACED
+        is_leaving = context.local in context.leavers or context.wants_to_leave
+        if context.local not in following and not is_leaving:
+            return Input.COMMIT_FOREIGN
+        cut = context.cut(frame.decision.cut)
+        if context.local in following and not self._is_where_we_stand(following, cut):
+            return Input.COMMIT_FOREIGN
+        if not context.channel.is_complete(cut):
+            return Input.COMMIT_LEFT_BEHIND
+        return Input.COMMIT if context.local in following else Input.COMMIT_LEAVE
 
     def _is_where_we_stand(self, following: View, cut: Cuts) -> bool:
         """Whether we have delivered what all who go there have delivered: no less, and no more.
@@ -349,126 +245,205 @@ class Participant:
         We said READY to it. A coordinator that did not know of that may have taken us further since, or let us go on;
         then the others went there without us.
         """
-        return following.id in self._readied and self._channel.is_within(cut)
+        return following.id in self.readied and self._context.channel.is_within(cut)
 
-    def _leave_behind(self, frame: Commit) -> list[Effect]:
-        """We wanted to go, and the others did not wait for us: nobody keeps what we lack."""
-        self._ended = frame
-        return self._channel.end_view({}, (), goes_on=False) + self._go(frame.decision.following)
+    def _confirm(self, source: Address, frame: Commit, now: int) -> list[Effect]:
+        """INSTALLED again"""
+        return self._context.send(source, Installed(frame.decision.following.id))
 
-    def _install(self, frame: Commit, cut: Cuts, now: int) -> list[Effect]:
-        effects = self._channel.end_view(cut, frame.decision.finals, goes_on=self._is_followed(frame.decision))
-        self._ended = frame
-        if self._local in frame.decision.following:
-            return effects + self._enter(frame.decision, now)
-        return effects + self._go(frame.decision.following)
+    def _install(self, source: Address, frame: Commit, now: int) -> list[Effect]:
+        """keep the COMMIT; `end_view()`; `begin_view()`; INSTALLED"""
+        effects = self._end_view(frame) + self._enter(frame.decision, now)
+        return effects + self._context.send(source, Installed(frame.decision.following.id))
 
-    def _go(self, following: View) -> list[Effect]:
-        """What is remembered for the next life: the view without us came after all that we were in."""
-        self.has_left = True
-        self.record = self.record.installed(following)
-        return self._go_when_free()
+    def _leave(self, source: Address, frame: Commit, now: int) -> list[Effect]:
+        """keep the COMMIT; `end_view()`; record the view that follows; INSTALLED"""
+        effects = self._end_view(frame) + self._remember_leaving(frame.decision.following)
+        return effects + self._context.send(source, Installed(frame.decision.following.id))
 
-    def _go_on_alone(self, now: int) -> list[Effect]:
-        """The others ended this view without us: we were cut off, or suspected. Until a merge we are our own view."""
-        alone = View(self._next_id(0), (self._local,), is_primary=self._config.partitions == "all")
-        lacking = (self._local.incarnation,) if self._surroundings.need is StateNeed.LACKING else ()
-        return self._channel.end_view({}, (), goes_on=False) + self._enter(Decision((), alone, (), (), lacking), now)
+    def _leave_behind(self, source: Address, frame: Commit, now: int) -> list[Effect]:
+        """the same without delivering anything: the others did not wait for us, and nobody keeps what we lack"""
+        self._context.ended = frame
+        effects = self._context.channel.end_view({}, (), goes_on=False)
+        return effects + self._remember_leaving(frame.decision.following)
+
+    def _end_view(self, frame: Commit) -> list[Effect]:
+        context, decision = self._context, frame.decision
+        goes_on = self._is_continued(decision)
+        effects = context.channel.end_view(context.cut(decision.cut), decision.finals, goes_on=goes_on)
+        context.ended = frame
+        return effects
+
+    def _remember_leaving(self, following: View) -> list[Effect]:
+        """Our durable state names the view without us: it came after all that we were in."""
+        self._context.record = self._context.record.installed(following)
+        return self.leave_when_free()
+
+    def leave_when_free(self) -> list[Effect]:
+        """A coordinator that leaves is free once the others have the view without it, and the merge that it led."""
+        is_free = self._roles.announcer.is_idle and self._roles.leader.is_idle
+        return [Left()] if self.has_left and is_free else []
+
+    def leave_as_the_last(self) -> list[Effect]:
+        return self.fire(Input.LAST_LEAVES)
+
+    def _leave_alone(self) -> list[Effect]:
+        """end whatever round or merge is in flight"""
+        effects = self._roles.coordinator.drop("the last member of this part has left")
+        return effects + self._roles.leader.own_part_lost() + self.leave_when_free()
+
+    def separate(self, now: int) -> list[Effect]:
+        return self.fire(Input.SEPARATE, now)
+
+    def _follow_alone(self, source: Address, frame: Commit, now: int) -> list[Effect]:
+        """go on alone, not primary, until a merge"""
+        return self._begin_alone(now)
+
+    def _begin_alone(self, now: int) -> list[Effect]:
+        """end the view without delivering anything, and begin one of our own, not primary, until a merge"""
+        context = self._context
+        alone = View(context.next_id(0), (context.local,), is_primary=context.config.partitions == "all")
+        is_lacking = context.callbacks.state_need is StateNeed.LACKING
+        decision = Decision((), alone, (), (), (context.local.incarnation,) if is_lacking else ())
+        return context.channel.end_view({}, (), goes_on=False) + self._enter(decision, now)
 
     def _enter(self, decision: Decision, now: int) -> list[Effect]:
-        before, self.view = self.view.id, decision.following
-        view = self.view
-        self.record = self.record.installed(view)
-        self._highest_number = max(self._highest_number, view.id.number)
-        self._counters[Count.VIEW_CHANGED] += 1
-        effects = self._over()
+        context = self._context
+        before, view = context.view.id, decision.following
+        context.view = view
+        context.record = context.record.installed(view)
+        context.highest_number = max(context.highest_number, view.id.number)
+        context.counters[Count.VIEW_CHANGED] += 1
+        effects = self._roles.coordinator.view_ended()
         self._forget_the_old_view()
         known = {member.incarnation: member for member in view.members}
         digest = {known[incarnation]: seqno for incarnation, seqno in decision.digest if incarnation in known}
-        has_log = self.epoch != NO_VIEW and self._config.partitions != "all"
-        self.covered = (self._channel.position or None) if has_log else None
+        has_log = context.epoch != NO_VIEW and context.config.partitions != "all"
+        self.covered = (context.channel.position or None) if has_log else None
         taken_over = self._take_over(decision, before)
-        position = self._channel.position if taken_over is None else taken_over.position
-        begun = self._channel.begin_view(view, digest, taken_over, now)
+        position = context.channel.position if taken_over is None else taken_over.position
+        begun = context.channel.begin_view(view, digest, taken_over, now)
         installed = ViewInstalled(view, decision.subviews, decision.lacking, position)
-        return [installed, *effects, *begun, *self._begun(now)]
+        return [installed, *effects, *begun, *self._roles.coordinator.view_begun(now)]
 
     def _take_over(self, decision: Decision, before: ViewId) -> LogEnd | None:
-        """Whose log and state we share from now on; the answer is where that log stands, if it was not ours."""
-        comes_in = bool(decision.subviews) and decision.subviews[0].id != before
+        """Whose log and state we share from now on; the result is where that log stands, if it was not ours."""
+        is_joining = bool(decision.subviews) and decision.subviews[0].id != before
         has_state = any(member.incarnation not in decision.lacking for member in decision.following.members)
         if decision.following.is_primary and has_state:
-            self.epoch = decision.following.id
-        elif comes_in:
-            self.epoch = decision.epoch
-        return LogEnd(decision.position, decision.producers) if comes_in else None
-
-    def _next_id(self, known: int) -> ViewId:
-        """Above every view that we made or know of: no id is used twice, and views are installed in their order."""
-        self._highest_number = max(self._highest_number, known) + 1
-        return ViewId(self._highest_number, self._local.incarnation)
+            self._context.epoch = decision.following.id
+        elif is_joining:
+            self._context.epoch = decision.epoch
+        return LogEnd(decision.position, decision.producers) if is_joining else None
 
     def _forget_the_old_view(self) -> None:
-        self._promised, self._highest_round = NO_BALLOT, 0
+        context = self._context
+        self.promised, context.highest_round = NO_BALLOT, 0
         self._resume()
-        self._accused.clear()
-        self._leavers = {member for member in self._leavers if member in self.view}
-        self._suspects = {member for member in self._suspects if member in self.view}
+        context.timed_out.clear()
+        context.leavers = {member for member in context.leavers if member in context.view}
+        context.suspects = {member for member in context.suspects if member in context.view}
 
-    def _on_abort(self, frame: Abort, now: int) -> list[Effect]:
-        if frame.view != self.view.id or frame.ballot != self._promised or not self.is_frozen:
-            return []
-        if self._plan is not None and frame.is_off:
-            self._call_off_plan(self._plan)
-        if self._doubts:
-            self._plan, self._is_ready, self._frozen_since = None, False, now
-            return []
+    def _resume(self) -> None:
+        self.plan = None
+        self.readied.clear()
+        self.doubts.clear()
+
+    # Inputs: ABORT
+
+    def on_abort(self, frame: Abort, now: int) -> list[Effect]:
+        if frame.view != self._context.view.id or frame.ballot != self.promised:
+            return self.fire(Input.ABORT_MISPLACED, frame, now)
+        planned = {self.plan.decision.following.id} if self.plan is not None and frame.is_off else set()
+        return self.fire(Input.ABORT_IN_DOUBT if self.doubts - planned else Input.ABORT, frame, now)
+
+    def _thaw(self, frame: Abort, now: int) -> list[Effect]:
+        """`thaw()`; what READY was said to is not ours to enter any more; the attempt is forgotten only if nobody can
+        have installed it (`is_off`)"""
+        if self.plan is not None and frame.is_off:
+            self._call_off_plan(self.plan)
         self._resume()
-        return self._channel.thaw(now)
+        return self._context.channel.thaw(now)
+
+    def _stay_frozen(self, frame: Abort, now: int) -> list[Effect]:
+        """stays frozen; the coordinator begins another round ([why](#why-there-is-one-primary))"""
+        if self.plan is not None and frame.is_off:
+            self._call_off_plan(self.plan)
+        self.plan, self.waits_since = None, now
+        return []
 
     def _call_off_plan(self, plan: CutTo) -> None:
         """Nobody has installed what this planned, and nobody will."""
-        self.record = self.record.called_off(plan.decision.following)
-        self._doubts.discard(plan.decision.following.id)
+        self._context.record = self._context.record.called_off(plan.decision.following)
+        self.doubts.discard(plan.decision.following.id)
 
-    def _resume(self) -> None:
-        self._frozen_since, self._plan, self._is_ready = None, None, False
-        self._readied.clear()
-        self._doubts.clear()
+    # Inputs: time
 
-    def _refuse(self, source: Address, view: ViewId, ballot: Ballot) -> list[Effect]:
-        if view == self.view.id and ballot < self._promised:
-            return self._send(source, Nack(view, ballot, self._promised))
-        self._counters[Count.FRAME_MISPLACED] += 1
-        return []
+    def check_proposer(self, now: int) -> list[Effect]:
+        """Whoever froze us repeats itself while it is at it, so a long silence means that it is gone."""
+        is_silent = self.is_frozen and now - self.waits_since >= IN_DOUBT_ANSWERS * self._context.answer_ns
+        return self.fire(Input.PROPOSER_SILENT, now) if is_silent else []
 
-    # Waiting
+    def check_answer(self, now: int) -> list[Effect]:
+        is_overdue = self.is_frozen and now - self.waits_since >= self._context.answer_ns
+        return self.fire(Input.ANSWER_OVERDUE) if is_overdue else []
 
-    def _whom_we_wait_for(self) -> Address:
-        """The one who froze us, or whoever should have taken over from it."""
-        proposer = self._member(self._promised.proposer)
-        return proposer if proposer not in self._distrusted() else self.acting_coordinator or self._local
+    def _give_up_proposer(self, now: int) -> list[Effect]:
+        """time out the proposer, then whoever should have taken over"""
+        context = self._context
+        proposer = context.member(self.promised.proposer)
+        awaited = proposer if proposer not in context.distrusted else context.acting_coordinator or context.local
+        return self._roles.coordinator.time_out([awaited], now)
 
-    def _ask_around(self, now: int) -> list[Effect]:
-        """Frozen, and the coordinator is late: somebody may have seen the COMMIT that we did not get."""
-        if self._frozen_since is None or now - self._frozen_since < self._answer_ns:
-            return []
-        trusted = [m for m in self.view.members if m != self._local and m not in self._distrusted()]
-        frame = Nack(self.view.id, self._promised, self._promised)
-        return [effect for member in trusted for effect in self._send(member, frame)]
+    def _ask_around(self) -> list[Effect]:
+        """ask all who are trusted how the view ended (a NACK that names our view and ballot)"""
+        context = self._context
+        others = [member for member in context.trusted if member != context.local]
+        return context.send_to_all(others, Nack(context.view.id, self.promised, self.promised))
 
-    # Names
+    def excuse_pause(self, late_ns: int) -> None:
+        self.waits_since += late_ns
 
-    def _distrusted(self) -> set[Address]:
-        return self._suspects | self._accused
+    # Transitions
 
-    def _member(self, incarnation: int) -> Address:
-        """A member of this view by its incarnation; a stranger in a frame of ours is nonsense that names ourselves."""
-        return next((member for member in self.view.members if member.incarnation == incarnation), self._local)
-
-    def _cut(self, cut: Quads) -> dict[Address, Cut[Address]]:
-        known = {member.incarnation for member in self.view.members}
-        return {self._member(s): Cut(seqno, self._member(h), stable) for s, seqno, h, stable in cut if s in known}
+    _IN_ANY_VIEW: ClassVar[Rows] = {
+        Input.PREPARE_LOWER: Transition(_refuse_ballot),
+        Input.PREPARE_ENDED: Transition(_answer_with_commit),
+        Input.PREPARE_AHEAD: Transition(_say_what_we_missed),
+        Input.CUT_LOWER: Transition(_refuse_ballot),
+        Input.COMMIT: Transition(_install, State.STEADY),
+        Input.COMMIT_LEAVE: Transition(_leave, State.LEFT),
+        Input.COMMIT_LEFT_BEHIND: Transition(_leave_behind, State.LEFT),
+        Input.COMMIT_FOREIGN: Transition(_follow_alone, State.STEADY),
+        Input.COMMIT_AGAIN: Transition(_confirm),
+        Input.COMMIT_LOWER: Transition(_refuse_ballot),
+        Input.ABORT_MISPLACED: Transition(repeated),
+        Input.LAST_LEAVES: Transition(_leave_alone, State.LEFT),
+    }
+    _WHILE_FLUSHING: ClassVar[Rows] = {
+        Input.PREPARE: Transition(_promise, State.FROZEN),
+        Input.PREPARE_AGAIN: Transition(_report),
+        Input.ABORT: Transition(_thaw, State.STEADY),
+        Input.ABORT_IN_DOUBT: Transition(_stay_frozen, State.FROZEN),
+        Input.ANSWER_OVERDUE: Transition(_ask_around),
+        Input.PROPOSER_SILENT: Transition(_give_up_proposer),
+    }
+    TABLE: ClassVar[Table] = {
+        **in_states((State.STEADY, *FLUSHING), _IN_ANY_VIEW),
+        **in_states(FLUSHING, _WHILE_FLUSHING),
+        (State.STEADY, Input.PREPARE): Transition(_promise, State.FROZEN),
+        (State.STEADY, Input.PREPARE_AGAIN): Transition(repeated),
+        (State.STEADY, Input.ABORT): Transition(repeated),
+        (State.STEADY, Input.SEPARATE): Transition(_begin_alone),
+        (State.FROZEN, Input.CUT): Transition(_fetch, State.FETCHING),
+        (State.FETCHING, Input.CUT): Transition(_fetch),
+        (State.FETCHING, Input.CUT_HELD): Transition(_say_ready, State.READY),
+        (State.READY, Input.CUT): Transition(_say_ready_again),
+        (State.LEFT, Input.PREPARE_ENDED): Transition(_answer_with_commit),
+        (State.LEFT, Input.PREPARE_AHEAD): Transition(_say_what_we_missed),
+        (State.LEFT, Input.COMMIT_AGAIN): Transition(_confirm),
+        (State.LEFT, Input.COMMIT_LOWER): Transition(_refuse_ballot),
+    }
 
 
 def quads(digest: Mapping[Address, DigestEntry]) -> Quads:

@@ -10,7 +10,7 @@ from random import Random
 
 from motet.core.effects import Effect
 from motet.core.identity import Address, Endpoint
-from motet.membership import Accused, MergeUnanswered, Suspected
+from motet.membership import FlushTimedOut, MergeUnanswered, Suspected
 from motet.sim.group_host import GroupHost
 from motet.sim.history import BeganChange, BeganMerge, Blame, Blamed, Outage
 from motet.sim.host import Surroundings
@@ -65,7 +65,7 @@ class TornHost(GroupHost):
         match effect:
             case Suspected():
                 self._blame(Blame.SUSPECTED, effect.peer)
-            case Accused():
+            case FlushTimedOut():
                 self._blame(Blame.ACCUSED, effect.member)
             case MergeUnanswered():
                 self._blame(Blame.UNANSWERED, *effect.coordinators)

@@ -398,7 +398,7 @@ class Member:
         position, stable = (ordering.position, ordering.stable) if ordering is not None else (0, 0)
         past = (*membership.past, self.address.incarnation)
         known = (membership.record, membership.epoch, position, stable, past, self.producers)
-        return Memory(*known, founds=membership.founds)
+        return Memory(*known, founds=membership.counts_for_bootstrap)
 
     @property
     def producers(self) -> tuple[tuple[int, int], ...]:

@@ -9,10 +9,10 @@ from motet.core.effects import Admitted, Channel, Effect, SendFailed, Stranded, 
 from motet.core.identity import Address, Endpoint
 from motet.core.trace import Emit, TraceEvent, TraceKind, trace_name, trace_view
 from motet.membership import (
-    Accused,
     BecameBusy,
     BecameResponsive,
     DigestsOverlapped,
+    FlushTimedOut,
     Left,
     ProvideState,
     StateFailed,
@@ -119,7 +119,7 @@ def _told(effect: Effect, local: str, now: int) -> TraceEvent | None:
             return TraceEvent(now, local, kinds.BUSY, trace_name(peer))
         case BecameResponsive(peer):
             return TraceEvent(now, local, kinds.RESPONSIVE, trace_name(peer))
-        case Accused(peer):
+        case FlushTimedOut(peer):
             return TraceEvent(now, local, kinds.ACCUSED, trace_name(peer))
         case Left():
             return TraceEvent(now, local, kinds.LEFT)

@@ -1,0 +1,77 @@
+"""One round of a coordinator: one ballot, what the participants answered to it, and what their answers say together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from motet.core.identity import Address
+from motet.core.view import Ballot
+from motet.membership.context import ViewContext
+from motet.membership.merge import lacking_of
+from motet.membership.primary import PrimaryRecord, combined
+from motet.window.digest import DigestEntry, cut_of
+from motet.wire.finals import combined_finals
+from motet.wire.frames import CutTo, Finals, LogEnd, Prepared, Quads, StateNeed
+
+
+@dataclass(slots=True)
+class Round:
+    context: ViewContext
+    ballot: Ballot
+    participants: tuple[Address, ...]
+    leavers: tuple[Address, ...]
+    until: int  # whoever has not answered by then is suspected
+    answer_ns: int  # how long one answer may take, as the network was when the round began
+    extensions: int = 0  # how often its time was prolonged in this phase
+    answers: dict[Address, Prepared] = field(default_factory=dict)
+    plan: CutTo | None = None
+    log: LogEnd = field(default_factory=LogEnd)  # where our own will stand when the view has ended
+    ready: set[Address] = field(default_factory=set)
+    voids: bool = False  # of the round before: nobody has installed, or will install, what it planned
+
+    @property
+    def late(self) -> list[Address]:
+        done = self.ready if self.plan else self.answers.keys()
+        return [member for member in self.participants if member not in done]
+
+    @property
+    def staying(self) -> tuple[Address, ...]:
+        return tuple(member for member in self.participants if member not in self.leavers)
+
+    # What the answers say together
+
+    def digests(self) -> dict[Address, dict[Address, DigestEntry]]:
+        member = self.context.member
+        return {
+            answered: {member(s): DigestEntry(low, delivered, received) for s, low, delivered, received in p.digest}
+            for answered, p in self.answers.items()
+        }
+
+    @property
+    def cut(self) -> Quads:
+        cut = cut_of(self.digests())
+        return tuple((s.incarnation, c.seqno, c.holder.incarnation, c.stable) for s, c in cut.items())
+
+    @property
+    def finals(self) -> Finals:
+        return combined_finals(answer.finals for answer in self.answers.values())
+
+    @property
+    def record(self) -> PrimaryRecord:
+        return combined(PrimaryRecord(answer.last, answer.attempts) for answer in self.answers.values())
+
+    @property
+    def chains(self) -> tuple[int, ...]:
+        """The earlier incarnations that the survivors stand for."""
+        staying = [answer for member, answer in self.answers.items() if member not in self.leavers]
+        return tuple(incarnation for answer in staying for incarnation in answer.past)
+
+    @property
+    def wanting(self) -> tuple[int, ...]:
+        answers = self.answers.items()
+        return tuple(member.incarnation for member, answer in answers if answer.state is not StateNeed.UNWANTED)
+
+    def lacking(self, members: Sequence[Address]) -> tuple[int, ...]:
+        answers = ((member, self.answers.get(member)) for member in members)
+        return lacking_of({member.incarnation: answer.state for member, answer in answers if answer is not None})
