@@ -9,18 +9,18 @@ from motet.core.identity import Address
 from motet.core.view import Ballot, View, ViewId
 from motet.membership.merge import MergeAttempt
 from motet.membership.overlap import overlaps
-from motet.wire.frames import MergeResponse
+from motet.wire.frames import MemberReport, MergeResponse
 
 A, B, C = (Address(name, "127.0.0.1", 7800 + at, at + 1) for at, name in enumerate("ABC"))
 MERGE = Ballot(1, A.incarnation)
 ROUND = Ballot(3, 1)
 
 
-def alone(member: Address, epoch: int, position: int, *, is_whole: bool = True) -> MergeResponse:
+def alone(member: Address, epoch: int, position: int, *, is_complete: bool = True) -> MergeResponse:
     view = View(ViewId(9, member.incarnation), (member,), is_primary=False)
     digest = ((member.incarnation, 0, 0, 0),)
-    known = (ViewId(epoch, A.incarnation), position, None, (), ())
-    return MergeResponse(MERGE, view, ROUND, (member,), (), digest, (), (), (), *known, is_whole=is_whole)
+    report = MemberReport(digest, None, (), ViewId(epoch, A.incarnation), position, is_complete=is_complete)
+    return MergeResponse(MERGE, view, ROUND, report, (member,), (), (), (), ())
 
 
 def followed(*responses: MergeResponse) -> list[Address]:
@@ -43,17 +43,18 @@ def test_who_only_knows_how_long_the_log_was_is_not_followed_by_one_who_has_it()
 
     It would have brought a position that nobody has the messages of: every journal would have waited for them.
     """
-    assert followed(alone(A, 5, 90), alone(B, 5, 100, is_whole=False)) == [A, B]
+    assert followed(alone(A, 5, 90), alone(B, 5, 100, is_complete=False)) == [A, B]
 
 
 def test_a_later_primary_view_is_followed_even_by_its_word_alone() -> None:
     """What was stable in it may be missing at the others; numbers must not be used twice."""
-    assert followed(alone(A, 4, 90), alone(B, 5, 80, is_whole=False)) == [B, A]
+    assert followed(alone(A, 4, 90), alone(B, 5, 80, is_complete=False)) == [B, A]
 
 
 def also_reporting(response: MergeResponse, member: Address, *seqnos: int) -> MergeResponse:
     low, delivered, received = seqnos
-    return replace(response, digest=(*response.digest, (member.incarnation, low, delivered, received)))
+    digest = (*response.report.digest, (member.incarnation, low, delivered, received))
+    return replace(response, report=replace(response.report, digest=digest))
 
 
 def test_parts_that_are_disjoint_do_not_overlap() -> None:
@@ -62,7 +63,8 @@ def test_parts_that_are_disjoint_do_not_overlap() -> None:
 
 def test_an_overlap_is_reported_with_both_entries_and_their_views() -> None:
     """The design note's example: "A: 7 20 (20)" and "A: 2 10 (10)"."""
-    ours = replace(alone(A, 5, 90), digest=((A.incarnation, 7, 20, 20),))
+    plain = alone(A, 5, 90)
+    ours = replace(plain, report=replace(plain.report, digest=((A.incarnation, 7, 20, 20),)))
     theirs = also_reporting(alone(B, 5, 80), A, 2, 10, 10)
     (found,) = overlaps([ours, theirs])
     assert (found.member, found.first.view, found.second.view) == (A, ours.view, theirs.view)

@@ -216,7 +216,8 @@ class TestFaultsDuringAMerge:
         def without_d(frame: Frame) -> Frame:
             assert isinstance(frame, MergeResponse)
             missing = world["D"].address.incarnation
-            return replace(frame, digest=tuple(quad for quad in frame.digest if quad[0] != missing))
+            digest = tuple(quad for quad in frame.report.digest if quad[0] != missing)
+            return replace(frame, report=replace(frame.report, digest=digest))
 
         world.rewrite_next(MergeResponse, "C", "A", without_d)
         world.settle(limit=MERGED_S)
@@ -348,11 +349,11 @@ class TestSentencesOfTheSeed:
         assert isinstance(of_c, Prepared)
         a = world["A"].address
         high = world["A"].member.multicast.sender.window.high
-        assert (entry_of(of_b.digest, a) or (0, 0, 0))[2] == high - 1
-        assert (entry_of(of_c.digest, a) or (0, 0, 0))[2] == high
+        assert (entry_of(of_b.report.digest, a) or (0, 0, 0))[2] == high - 1
+        assert (entry_of(of_c.report.digest, a) or (0, 0, 0))[2] == high
         response = responses[0].frame
         assert isinstance(response, MergeResponse)
-        assert {quad[0] for quad in response.digest} == {world[name].address.incarnation for name in "DEF"}
+        assert {quad[0] for quad in response.report.digest} == {world[name].address.incarnation for name in "DEF"}
         assert names_of(response.view) == "DEF"
         world.heal()
         world.settle(limit=MERGED_S)
@@ -385,7 +386,8 @@ class TestSentencesOfTheSeed:
         def overlapping(frame: Frame) -> Frame:
             assert isinstance(frame, MergeResponse)
             low, delivered, received = (min(number, high) for number in theirs)
-            return replace(frame, digest=(*frame.digest, (world["A"].address.incarnation, low, delivered, received)))
+            digest = (*frame.report.digest, (world["A"].address.incarnation, low, delivered, received))
+            return replace(frame, report=replace(frame.report, digest=digest))
 
         leader, other = "AB"
         world.rewrite_next(MergeResponse, other, leader, overlapping)

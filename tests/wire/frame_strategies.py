@@ -27,6 +27,7 @@ from motet.wire.frames import (
     IndirectProbe,
     Installed,
     LeaveRequest,
+    MemberReport,
     MergeCancel,
     MergeCommit,
     MergeReady,
@@ -119,6 +120,7 @@ CUTS = tuples(st.tuples(INCARNATIONS, SEQNOS, INCARNATIONS, SEQNOS))
 FINALS = tuples(st.tuples(LIVES, SEQNOS, tuples(st.tuples(SEQNOS, st.integers(0, (1 << 32) - 1)))))
 DECISIONS = st.builds(Decision, CUTS, VIEWS, PAIRS, tuples(VIEWS), tuples(LIVES), VIEW_IDS, SEQNOS, PAIRS, FINALS)
 RECORD = (st.none() | VIEWS, tuples(VIEWS))
+REPORTS = st.builds(MemberReport, DIGESTS, *RECORD, VIEW_IDS, SEQNOS, tuples(LIVES), st.booleans())
 NEEDS = st.sampled_from(StateNeed)
 
 FRAMES: dict[type[Frame], st.SearchStrategy[Frame]] = {
@@ -146,15 +148,11 @@ FRAMES: dict[type[Frame], st.SearchStrategy[Frame]] = {
         Prepared,
         VIEW_IDS,
         BALLOTS,
-        DIGESTS,
-        *RECORD,
+        REPORTS,
         NEEDS,
         st.booleans(),
-        VIEW_IDS,
-        SEQNOS,
         st.none() | DECISIONS,
         FINALS,
-        tuples(LIVES),
     ),
     CutTo: st.builds(CutTo, VIEW_IDS, BALLOTS, DECISIONS, *RECORD),
     Ready: st.builds(Ready, VIEW_IDS, BALLOTS, SEQNOS, PAIRS),
@@ -173,16 +171,12 @@ FRAMES: dict[type[Frame], st.SearchStrategy[Frame]] = {
         BALLOTS,
         VIEWS,
         BALLOTS,
+        REPORTS,
         ADDRESSES,
         ADDRESSES,
-        DIGESTS,
         tuples(LIVES),
         tuples(LIVES),
         tuples(LIVES),
-        VIEW_IDS,
-        SEQNOS,
-        *RECORD,
-        past=tuples(LIVES),
     ),
     MergeView: st.builds(
         MergeView, BALLOTS, VIEW_IDS, BALLOTS, VIEWS, PAIRS, tuples(VIEWS), tuples(LIVES), VIEW_IDS, *RECORD

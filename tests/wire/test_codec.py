@@ -40,6 +40,7 @@ from motet.wire.frames import (
     IndirectProbe,
     Installed,
     LeaveRequest,
+    MemberReport,
     MergeCancel,
     MergeCommit,
     MergeReady,
@@ -109,6 +110,8 @@ GOLDEN_DECISION = (
 GOLDEN_BEAT = f"{GOLDEN_NINE} 0400000000000000 0500000000000000 e803"
 GOLDEN_NAMES = f"{GOLDEN_VIEW_ID} {GOLDEN_BALLOT}"
 GOLDEN_RECORD = f"00 0100 {GOLDEN_VIEW}"
+REPORT = MemberReport(QUADS, None, (VIEW,), VIEW.id, 9, (7,), False)
+GOLDEN_REPORT = f"0100 {GOLDEN_QUAD} {GOLDEN_RECORD} {GOLDEN_LOG} {GOLDEN_LIVES} 00"
 GOLDEN_HELLO = f"{GOLDEN_ADDRESS} {GOLDEN_VIEW_ID} {GOLDEN_ADDRESS} 01 0100 0900000000000000"
 GOLDEN: list[tuple[Frame, str, str]] = [
     (UnicastData(7, True, 9, BODY), "01", f"07000000 01 0900000000000000 {GOLDEN_BODY}"),
@@ -144,24 +147,9 @@ GOLDEN: list[tuple[Frame, str, str]] = [
     (Busy(VIEW.id), "25", GOLDEN_VIEW_ID),
     (Prepare(VIEW.id, BALLOT, VIEW.members, True), "28", f"{GOLDEN_NAMES} 0100 {GOLDEN_ADDRESS} 01"),
     (
-        Prepared(
-            VIEW.id,
-            BALLOT,
-            ((1, 2, 3, 4),),
-            None,
-            (VIEW,),
-            StateNeed.LACKING,
-            True,
-            VIEW.id,
-            9,
-            DECISION,
-            FINALS,
-            (7,),
-            False,
-        ),
+        Prepared(VIEW.id, BALLOT, REPORT, StateNeed.LACKING, True, DECISION, FINALS),
         "29",
-        f"{GOLDEN_NAMES} 0100 {GOLDEN_QUAD} {GOLDEN_RECORD} 02 01 {GOLDEN_LOG} 01 {GOLDEN_DECISION} {GOLDEN_FINALS}"
-        f"{GOLDEN_LIVES} 00",
+        f"{GOLDEN_NAMES} {GOLDEN_REPORT} 02 01 01 {GOLDEN_DECISION} {GOLDEN_FINALS}",
     ),
     (CutTo(VIEW.id, BALLOT, DECISION, None, (VIEW,)), "2a", f"{GOLDEN_NAMES} {GOLDEN_DECISION} {GOLDEN_RECORD}"),
     (Ready(VIEW.id, BALLOT, 9, ((7, 2),)), "2b", f"{GOLDEN_NAMES} {GOLDEN_NINE} {GOLDEN_DIGEST}"),
@@ -176,13 +164,10 @@ GOLDEN: list[tuple[Frame, str, str]] = [
     (MergeRequest(BALLOT, VIEW.id, VIEW.id, 9), "34", f"{GOLDEN_BALLOT} {GOLDEN_VIEW_ID} {GOLDEN_LOG}"),
     (MergeRefusal(BALLOT, "busy"), "35", f"{GOLDEN_BALLOT} 04 62757379"),
     (
-        MergeResponse(
-            *(BALLOT, VIEW, BALLOT, VIEW.members, (), ((1, 2, 3, 4),), (7,), (), (7,)),
-            *(VIEW.id, 9, None, (VIEW,), (7,), False),
-        ),
+        MergeResponse(BALLOT, VIEW, BALLOT, REPORT, VIEW.members, (), (7,), (), (7,)),
         "36",
-        f"{GOLDEN_BALLOT} {GOLDEN_VIEW} {GOLDEN_BALLOT} 0100 {GOLDEN_ADDRESS} 0000 0100 {GOLDEN_QUAD}"
-        f" {GOLDEN_LIVES} 0000 {GOLDEN_LIVES} {GOLDEN_LOG} {GOLDEN_RECORD} {GOLDEN_LIVES} 00",
+        f"{GOLDEN_BALLOT} {GOLDEN_VIEW} {GOLDEN_BALLOT} {GOLDEN_REPORT} 0100 {GOLDEN_ADDRESS} 0000"
+        f" {GOLDEN_LIVES} 0000 {GOLDEN_LIVES}",
     ),
     (
         MergeView(BALLOT, VIEW.id, BALLOT, VIEW, ((7, 2),), (VIEW,), (7,), VIEW.id, None, (VIEW,)),

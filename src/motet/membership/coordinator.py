@@ -343,9 +343,9 @@ class Coordinator(StateMachine[CoordinatorState, CoordinatorInput]):
         members = current.staying or (context.local,)  # where all leave, the coordinator is the last to go
         record = current.record
         view_id = context.next_id(max(record.highest_number, context.view.id.number))
-        founders = [member for member in members if member in current.answers and current.answers[member].founds]
+        bootstrappers = [member for member in members if member in current.bootstrapping]
         lacking = current.lacking(members)
-        counted = (members, record, current.leavers, founders, current.chains)
+        counted = (members, record, current.leavers, bootstrappers, current.chains)
         following = View(view_id, members, self.is_primary_with(*counted, lacking=lacking))
         cut = current.cut
         ends = {sender: seqno for sender, seqno, _, _ in cut}

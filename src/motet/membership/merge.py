@@ -95,7 +95,7 @@ class MergeAttempt:
     def has_all_digests(self) -> bool:
         """The rule of MERGE: there is a digest of every member of all parts, each at first hand."""
         return all(
-            member.incarnation in {quad[0] for quad in response.digest}
+            member.incarnation in {quad[0] for quad in response.report.digest}
             for response in self._responses()
             for member in response.staying
         )
@@ -112,7 +112,7 @@ class MergeAttempt:
             merged_digest(responses, following.members, counters),
             tuple(response.view for response in responses),
             self.lacking,
-            responses[0].epoch,
+            responses[0].report.epoch,
             record.last,
             record.attempts,
         )
@@ -135,7 +135,8 @@ class MergeAttempt:
     def _seniority(self, coordinator: Address, response: MergeResponse) -> tuple[bool, int, bool, int, bool, ViewId]:
         """Where every side has a log of its own, no later log makes up for a state that nobody there has."""
         is_stateless = not self._has_one_log and lacks_everywhere(response.staying, response.lacking)
-        log = (is_stateless, -response.epoch.number, not response.is_whole, -response.position)
+        report = response.report
+        log = (is_stateless, -report.epoch.number, not report.is_complete, -report.position)
         return (*log, coordinator != self._local, response.view.id)
 
     @property
@@ -148,7 +149,7 @@ class MergeAttempt:
 
     @property
     def bootstrappers(self) -> tuple[Address, ...]:
-        named = {incarnation for response in self._responses() for incarnation in response.founders}
+        named = {incarnation for response in self._responses() for incarnation in response.bootstrapping}
         return tuple(member for member in self.members if member.incarnation in named)
 
     @property
@@ -157,12 +158,13 @@ class MergeAttempt:
 
     @property
     def record(self) -> PrimaryRecord:
-        return combined(PrimaryRecord(response.last, response.attempts) for response in self._responses())
+        reports = [response.report for response in self._responses()]
+        return combined(PrimaryRecord(report.last, report.attempts) for report in reports)
 
     @property
     def chains(self) -> tuple[int, ...]:
         """The earlier incarnations that the members of all parts stand for."""
-        return tuple(incarnation for response in self._responses() for incarnation in response.past)
+        return tuple(incarnation for response in self._responses() for incarnation in response.report.chain)
 
     @property
     def highest_number(self) -> int:
@@ -173,7 +175,7 @@ def merged_digest(responses: Sequence[MergeResponse], members: Collection[Addres
     """Where each stream begins in the merged view. Of overlapping entries the maximum stands, and that is counted."""
     highest: dict[int, int] = {}
     for response in responses:
-        for sender, _, _, received in response.digest:
+        for sender, _, _, received in response.report.digest:
             if sender in highest:
                 counters[Count.DIGEST_OVERLAP] += 1
             highest[sender] = max(highest.get(sender, 0), received)

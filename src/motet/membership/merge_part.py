@@ -16,11 +16,9 @@ from motet.core.effects import Effect
 from motet.core.identity import Address
 from motet.core.view import NO_BALLOT, Ballot
 from motet.membership.context import Roles, ViewContext
-from motet.membership.participant import quads
 from motet.membership.primary import PrimaryRecord
 from motet.membership.round import Round
 from motet.membership.transitions import Rows, StateMachine, Table, Transition, in_states, repeated
-from motet.window.digest import DigestEntry, merge_digests
 from motet.wire.frames import (
     Decision,
     Installed,
@@ -171,26 +169,16 @@ class MergePart(StateMachine[PartState, PartInput]):
         return self._context.send(self._leader, self._response(current))
 
     def _response(self, current: Round) -> MergeResponse:
-        digest: dict[Address, DigestEntry] = {}
-        for theirs in current.digests().values():
-            digest = merge_digests(digest, theirs)
-        record = current.record
         return MergeResponse(
             self._merge,
             self._context.view,
             current.ballot,
+            current.report(self._context.epoch),
             current.staying,
             current.leavers,
-            quads(digest),
             current.wanting,
             current.lacking(current.staying),
-            tuple(member.incarnation for member, answer in current.answers.items() if answer.founds),
-            self._context.epoch,
-            max(answer.position for answer in current.answers.values()),
-            record.last,
-            record.attempts,
-            current.chains,
-            any(answer.is_whole for member, answer in current.answers.items() if member not in current.leavers),
+            tuple(member.incarnation for member in current.bootstrapping),
         )
 
     def _tell_ready(self, current: Round) -> list[Effect]:

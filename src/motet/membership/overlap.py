@@ -53,7 +53,7 @@ def overlaps(responses: Sequence[MergeResponse]) -> list[DigestsOverlapped]:
     highest: dict[int, ReportedEntry] = {}
     found: list[DigestsOverlapped] = []
     for response in responses:
-        for sender, *seqnos in response.digest:
+        for sender, *seqnos in response.report.digest:
             reported = ReportedEntry(response.view, DigestEntry(*seqnos))
             known = highest.setdefault(sender, reported)
             if known is reported or sender not in members:

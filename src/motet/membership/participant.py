@@ -24,6 +24,7 @@ from motet.core.view import NO_BALLOT, NO_VIEW, View, ViewId
 from motet.membership.context import IN_DOUBT_ANSWERS, Roles, ViewContext
 from motet.membership.interface import Cuts, Left, ViewInstalled
 from motet.membership.primary import PrimaryRecord, named_past
+from motet.membership.round import quads
 from motet.membership.transitions import Rows, StateMachine, Table, Transition, in_states, repeated
 from motet.window.digest import DigestEntry
 from motet.wire.frames import (
@@ -34,10 +35,10 @@ from motet.wire.frames import (
     Finals,
     Installed,
     LogEnd,
+    MemberReport,
     Nack,
     Prepare,
     Prepared,
-    Quads,
     Ready,
     StateNeed,
 )
@@ -153,14 +154,18 @@ class Participant(StateMachine[ParticipantState, ParticipantInput]):
     ) -> Prepared:
         context = self._context
         record, need = context.record, context.callbacks.state_need
+        report = MemberReport(
+            quads(digest),
+            record.last,
+            record.attempts,
+            context.epoch,
+            context.channel.position,
+            named_past(context.chain, record),
+            is_complete=context.channel.is_whole and need not in (StateNeed.LACKING, StateNeed.DISPENSABLE),
+        )
+        bootstraps = context.callbacks.counts_for_bootstrap
         decided = ended.decision if ended else None
-        log = (context.epoch, context.channel.position)
-        founds = context.callbacks.counts_for_bootstrap
-        known = (record.last, record.attempts)
-        past = named_past(context.chain, record)
-        is_whole = context.channel.is_whole and need not in (StateNeed.LACKING, StateNeed.DISPENSABLE)
-        own = (quads(digest), *known, need, founds, *log)
-        return Prepared(frame.view, frame.ballot, *own, decided, finals, past, is_whole)
+        return Prepared(frame.view, frame.ballot, report, need, bootstraps, decided, finals)
 
     # Inputs: CUT
 
@@ -444,7 +449,3 @@ class Participant(StateMachine[ParticipantState, ParticipantInput]):
         (State.LEFT, Input.COMMIT_AGAIN): Transition(_confirm),
         (State.LEFT, Input.COMMIT_LOWER): Transition(_refuse_ballot),
     }
-
-
-def quads(digest: Mapping[Address, DigestEntry]) -> Quads:
-    return tuple((member.incarnation, entry.low, entry.delivered, entry.received) for member, entry in digest.items())

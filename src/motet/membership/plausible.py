@@ -73,7 +73,9 @@ def named_by(frame: Frame) -> Known:
             return Known(round=frame.promised.round)
         case Prepared():
             decided = _of_decision(frame.decided)
-            return Known(_highest(frame.last, frame.attempts, decided.view), 0, max(frame.position, decided.position))
+            report = frame.report
+            number = _highest(report.last, report.attempts, decided.view)
+            return Known(number, 0, max(report.position, decided.position))
         case CutTo():
             decided = _of_decision(frame.decision)
             return Known(_highest(frame.last, frame.attempts, decided.view), 0, decided.position)
@@ -84,7 +86,8 @@ def named_by(frame: Frame) -> Known:
         case MergeCommit():
             return Known(frame.view.number, 0, frame.position)
         case MergeResponse():
-            return Known(_highest(frame.last, frame.attempts, frame.view.id.number), 0, frame.position)
+            report = frame.report
+            return Known(_highest(report.last, report.attempts, frame.view.id.number), 0, report.position)
         case MergeView():
             return Known(_highest(frame.last, frame.attempts, frame.following.id.number))
     return Known()

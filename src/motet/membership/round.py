@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from motet.core.identity import Address
-from motet.core.view import Ballot
+from motet.core.view import Ballot, ViewId
 from motet.membership.context import ViewContext
 from motet.membership.merge import lacking_of
 from motet.membership.primary import PrimaryRecord, combined
-from motet.window.digest import DigestEntry, cut_of
+from motet.window.digest import DigestEntry, cut_of, merge_digests
 from motet.wire.finals import combined_finals
-from motet.wire.frames import CutTo, Finals, LogEnd, Prepared, Quads, StateNeed
+from motet.wire.frames import CutTo, Finals, LogEnd, MemberReport, Prepared, Quads, StateNeed
 
 
 @dataclass(slots=True)
@@ -44,8 +44,8 @@ class Round:
     def digests(self) -> dict[Address, dict[Address, DigestEntry]]:
         member = self.context.member
         return {
-            answered: {member(s): DigestEntry(low, delivered, received) for s, low, delivered, received in p.digest}
-            for answered, p in self.answers.items()
+            answered: {member(sender): DigestEntry(*entry) for sender, *entry in answer.report.digest}
+            for answered, answer in self.answers.items()
         }
 
     @property
@@ -59,13 +59,34 @@ class Round:
 
     @property
     def record(self) -> PrimaryRecord:
-        return combined(PrimaryRecord(answer.last, answer.attempts) for answer in self.answers.values())
+        reports = [answer.report for answer in self.answers.values()]
+        return combined(PrimaryRecord(report.last, report.attempts) for report in reports)
 
     @property
     def chains(self) -> tuple[int, ...]:
         """The earlier incarnations that the survivors stand for."""
-        staying = [answer for member, answer in self.answers.items() if member not in self.leavers]
-        return tuple(incarnation for answer in staying for incarnation in answer.past)
+        return tuple(incarnation for report in self._reports_of_survivors for incarnation in report.chain)
+
+    @property
+    def _reports_of_survivors(self) -> list[MemberReport]:
+        return [answer.report for member, answer in self.answers.items() if member not in self.leavers]
+
+    def report(self, epoch: ViewId) -> MemberReport:
+        """Our part of a merge, as all its members answered for themselves."""
+        digest: dict[Address, DigestEntry] = {}
+        for theirs in self.digests().values():
+            digest = merge_digests(digest, theirs)
+        record = self.record
+        position = max(answer.report.position for answer in self.answers.values())
+        is_complete = any(report.is_complete for report in self._reports_of_survivors)
+        return MemberReport(
+            quads(digest), record.last, record.attempts, epoch, position, self.chains, is_complete=is_complete
+        )
+
+    @property
+    def bootstrapping(self) -> tuple[Address, ...]:
+        """Who counts when the group is bootstrapped."""
+        return tuple(member for member, answer in self.answers.items() if answer.bootstraps)
 
     @property
     def wanting(self) -> tuple[int, ...]:
@@ -75,3 +96,7 @@ class Round:
     def lacking(self, members: Sequence[Address]) -> tuple[int, ...]:
         answers = ((member, self.answers.get(member)) for member in members)
         return lacking_of({member.incarnation: answer.state for member, answer in answers if answer is not None})
+
+
+def quads(digest: Mapping[Address, DigestEntry]) -> Quads:
+    return tuple((member.incarnation, entry.low, entry.delivered, entry.received) for member, entry in digest.items())

@@ -8,7 +8,7 @@ then *fires* the input. All conditions stand in the classification, so a pair of
     a pair that stands in the table      its action runs, after the next state was entered
     any other pair                       ignored, and counted as `frame_misplaced`
 
-`docs/design/membership.md` shows these tables; `tests/membership/membership_tables.py` writes them from here.
+`docs/design/membership.md` shows these tables; `tests/docs/membership_tables.py` writes them from here.
 """
 
 from __future__ import annotations

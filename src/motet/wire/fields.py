@@ -15,7 +15,7 @@ from motet.core.identity import Address, address_of
 from motet.core.limits import MOST_COUNT, MOST_WALL_NS
 from motet.core.view import Ballot, View, ViewId, ViewSummary
 from motet.errors import MisuseError, MotetError
-from motet.wire.frames import Decision, Finals, StateNeed
+from motet.wire.frames import Decision, Finals, MemberReport, StateNeed
 
 T = TypeVar("T")
 
@@ -198,6 +198,20 @@ DECISION: Field[Decision] = checked(
     COUNT,
     PRODUCERS,
     FINALS,
+)
+
+
+# Field by field in the order of `MemberReport`; PREPARED and MERGE_RSP carry it.
+REPORT: Field[MemberReport] = checked(
+    MemberReport,
+    lambda r: (r.digest, r.last, r.attempts, r.epoch, r.position, r.chain, r.is_complete),
+    DIGEST,
+    optional(VIEW),
+    listed(VIEW),
+    VIEW_ID,
+    COUNT,
+    listed(U64),
+    FLAG,
 )
 
 

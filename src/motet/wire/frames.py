@@ -206,22 +206,32 @@ class Prepare(Frame):
 
 
 @record
-class Prepared(Frame):
-    """A participant's own state, and nothing that it heard of others."""
+class MemberReport:
+    """What one member holds and knows when its view ends; of a part of a merge, what its members do together.
 
-    view: ViewId
-    ballot: Ballot
+    Not a frame of its own: PREPARED carries that of a participant, MERGE_RSP the one of a part.
+    """
+
     digest: Quads  # (sender, low, delivered, received) per stream
     last: View | None  # the last primary view that it knows of
     attempts: tuple[View, ...]  # primary views attempted since
-    state: StateNeed
-    founds: bool  # it counts when the group is founded: it has not lost a memory of a group
     epoch: ViewId  # the last primary view that it was in, or whose log and state it took over
-    position: int  # how far it has delivered that log
-    decided: Decision | None  # it has seen the COMMIT that ended this view so
-    finals: Finals = ()  # numbers of ordered frames that it knows and others may not
-    past: tuple[int, ...] = ()  # earlier incarnations whose memory it holds, and for which it stands
-    is_whole: bool = True  # it has what it should keep of that log, and the state that goes with it
+    position: int  # how far it has delivered that log; of a part: the member that is furthest
+    chain: tuple[int, ...] = ()  # earlier incarnations whose durable state it holds, and for which it stands
+    is_complete: bool = True  # it has what it should keep of that log, and the state; of a part: one survivor has
+
+
+@record
+class Prepared(Frame):
+    """A participant's own state, and nothing that it received about others."""
+
+    view: ViewId
+    ballot: Ballot
+    report: MemberReport
+    state: StateNeed
+    bootstraps: bool  # it counts when the group is bootstrapped: it has not lost its durable state
+    decided: Decision | None = None  # it has seen the COMMIT that ended this view so
+    finals: Finals = ()  # agreed sequence numbers that it knows and others may not
 
 
 @record
@@ -330,18 +340,12 @@ class MergeResponse(Frame):
     merge: Ballot
     view: View
     ballot: Ballot  # of the part's round
-    staying: tuple[Address, ...]  # who goes on; each has answered for itself
+    report: MemberReport
+    staying: tuple[Address, ...]  # who survives; each has answered for itself
     leaving: tuple[Address, ...]  # who leaves gracefully with this change
-    digest: Quads  # (sender, low, delivered, received) per stream of the part
     wanting: tuple[int, ...]  # who wants the application's state if it does not have it
     lacking: tuple[int, ...]  # who of them has not got it yet
-    founders: tuple[int, ...]  # who counts when the group is founded
-    epoch: ViewId  # the last primary view of this part, and how far its log was delivered
-    position: int
-    last: View | None
-    attempts: tuple[View, ...]
-    past: tuple[int, ...] = ()  # earlier incarnations that those who go on stand for
-    is_whole: bool = True  # one of those who go on has all of the log and the state; the others may still fetch it
+    bootstrapping: tuple[int, ...]  # who counts when the group is bootstrapped
 
 
 @record
