@@ -14,12 +14,12 @@ from motet.core.trace import TRACE_COLUMNS, TraceEvent, TraceKind, trace_name, t
 from motet.core.view import View, ViewId
 from motet.errors import LeftGroupError, SyncError
 from motet.membership import (
-    FlushTimedOut,
     BecameBusy,
     BecameResponsive,
     Consult,
     DigestsOverlapped,
     DnsName,
+    FlushTimedOut,
     IpMulticast,
     Left,
     ProvideState,
