@@ -90,6 +90,7 @@ class Membership(MembershipCallbacks):
         self._due: int | None = None
         self._is_due_known = False
         self._started_at: int | None = None
+        self._suspected: set[Address] = set()  # by the detector, as its effects say
         self._distrusted: tuple[Address, ...] = ()  # what the engine was last told
         self._elsewhere: dict[Address, tuple[int, int]] = {}  # members in a different view: first and last sign of it
         self._reports = Reports(local, config.detector)
@@ -150,7 +151,7 @@ class Membership(MembershipCallbacks):
 
     def heard(self, source: Address, now: int) -> list[Effect]:
         """Any frame of a member is a sign of life."""
-        effects = self._detector.heard(source, now)
+        effects = self._observed(self._detector.heard(source, now))
         return self._settle(effects, now) if effects else []
 
     def spoke(self, now: int) -> None:
@@ -181,12 +182,12 @@ class Membership(MembershipCallbacks):
     def receive(self, source: Address, frame: Frame, now: int) -> list[Effect]:
         self._now = now
         if isinstance(frame, Busy):
-            return self._settle(self._detector.receive_busy(source, frame, now), now)
-        effects = self._detector.heard(source, now)
+            return self._settle(self._observed(self._detector.receive_busy(source, frame, now)), now)
+        effects = self._observed(self._detector.heard(source, now))
         if isinstance(frame, DETECTOR_FRAMES):
             effects += self._on_sign_of_life(source, frame, now)
         elif isinstance(frame, INDIRECT_FRAMES):
-            effects += self._detector.receive_indirect(source, frame, now)
+            effects += self._observed(self._detector.receive_indirect(source, frame, now))
         elif isinstance(frame, Suspicion):
             effects += self._on_suspicion(frame, now)
         elif isinstance(frame, TRANSFER_FRAMES):
@@ -197,7 +198,7 @@ class Membership(MembershipCallbacks):
 
     def tick(self, now: int) -> list[Effect]:
         self._now = now
-        effects = self._detector.tick(now)
+        effects = self._observed(self._detector.tick(now))
         effects += self._discovery.tick(now)
         effects += self._engine.tick(now)
         effects += self._transfer.tick(now)
@@ -271,7 +272,8 @@ class Membership(MembershipCallbacks):
 
     @property
     def suspects(self) -> tuple[Address, ...]:
-        return self._detector.suspects
+        """Whom the detector suspects, in the order of the view."""
+        return tuple(member for member in self._members if member in self._suspected)
 
     def known(self, incarnation: int) -> Address | None:
         return self._discovery.known(incarnation)
@@ -354,6 +356,15 @@ class Membership(MembershipCallbacks):
             out += [made for effect in effects for made in self._digest(effect, now)]
         return out
 
+    def _observed(self, effects: list[Effect]) -> list[Effect]:
+        """Suspicion enters here, as an input, and nowhere else: the detector is not asked again whom it suspects."""
+        for effect in effects:
+            if isinstance(effect, Suspected):
+                self._suspected.add(effect.peer)
+            elif isinstance(effect, Trusted):
+                self._suspected.discard(effect.peer)
+        return effects
+
     def _digest(self, effect: Effect, now: int) -> list[Effect]:
         match effect:
             case ViewInstalled():
@@ -363,8 +374,6 @@ class Membership(MembershipCallbacks):
             case MergeFailed():
                 self._back_off(effect.coordinators, now)
                 return []
-            case Suspected() | Trusted():
-                return [effect]  # `_review` looks at the detector itself
             case Transmit() if effect.to == self._local:
                 return self.receive(self._local, effect.frame, now)
         return [effect]
@@ -372,6 +381,7 @@ class Membership(MembershipCallbacks):
     def _begin_view(self, installed: ViewInstalled, now: int) -> list[Effect]:
         before = self._members
         view, self._members = installed.view, installed.view.members
+        self._suspected.intersection_update(view.members)  # a peer that comes back is watched anew, as trusted
         is_in_vain = view.members == before and not view.is_primary  # nothing but the attempt to found does that
         was_quiet = is_in_vain and self._is_quiet(now)  # else it is tried again later
         self._barren = view.members if was_quiet else ()
@@ -394,7 +404,7 @@ class Membership(MembershipCallbacks):
 
     def _review(self, now: int) -> list[Effect]:
         """Tell the engine whom we distrust, if that has changed."""
-        out = {*self._detector.suspects, *self._discovery.replaced}
+        out = self._suspected | set(self._discovery.replaced)
         out |= {member for member, (since, last) in self._elsewhere.items() if last >= since + self._elsewhere_ns}
         out |= self._bypassed(out, now)
         grace_ns = self._detector.detection_ns + 2 * self._config.detector.heartbeat_ns
@@ -407,7 +417,7 @@ class Membership(MembershipCallbacks):
 
     def _bypassed(self, distrusted: set[Address], now: int) -> set[Address]:
         """A busy coordinator is given the time of a silent one to act on a suspicion; then the next in line acts."""
-        if not self._detector.suspects:
+        if not self._suspected:
             self._unacted_since = None
             return set()
         if self._unacted_since is None:
@@ -438,7 +448,7 @@ class Membership(MembershipCallbacks):
 
     def _on_sign_of_life(self, source: Address, frame: SignOfLife, now: int) -> list[Effect]:
         is_late = self._detector.is_late(source, frame)
-        effects = self._detector.receive(source, frame, now)
+        effects = self._observed(self._detector.receive(source, frame, now))
         if isinstance(frame, AreYouAlive) or is_late:
             return effects
         return effects + self._compare(source, frame.view, now)
@@ -462,11 +472,11 @@ class Membership(MembershipCallbacks):
     # Suspicions of members that are not coordinator
 
     def _report_due(self) -> int | None:
-        return self._report_at if self._detector.suspects else None
+        return self._report_at if self._suspected else None
 
     def _report(self, now: int) -> list[Effect]:
         """The coordinator may hear those whom we do not; it has to decide between us."""
-        suspects, coordinator = self._detector.suspects, self._engine.acting_coordinator
+        suspects, coordinator = self.suspects, self._engine.acting_coordinator
         if not suspects or (self._report_at is not None and now < self._report_at):
             return []
         self._report_at = now + self._config.detector.heartbeat_ns
@@ -580,6 +590,7 @@ class Membership(MembershipCallbacks):
         self._discovery._check()
         self._engine._check()
         self._transfer._check()
+        assert self.suspects == self._detector.suspects, "a suspicion was lost on its way"
         assert len(self._reports) <= len(self.view.members) ** 2
         assert all(member in self.view for member in self._elsewhere)
         if self._is_due_known:
