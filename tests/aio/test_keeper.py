@@ -64,7 +64,7 @@ class Fetching:
     def enter(self, view: View, *before: Effect, rolled_back: RolledBack | None = None) -> list[Effect]:
         self.view = view
         installed = ViewInstalled(view, position=self.scribe.position)
-        return self.keep(*before, installed, *([rolled_back] if rolled_back else []))
+        return self.keep(*before, *([rolled_back] if rolled_back else []), installed)
 
     def keep(self, *effects: Effect) -> list[Effect]:
         return self.keeper.keep(list(effects), 0)

@@ -75,7 +75,10 @@ class Channel:
     def end_view(self, cut: Cuts, finals: Finals, *, goes_on: bool) -> list[Effect]:
         return []
 
-    def begin_view(self, view: View, digest: Mapping[Address, int], log: LogEnd | None, now: int) -> list[Effect]:
+    def take_over(self, log: LogEnd) -> list[Effect]:
+        return []
+
+    def begin_view(self, view: View, digest: Mapping[Address, int], now: int) -> list[Effect]:
         self._members = view.members
         return []
 

@@ -17,7 +17,7 @@ from motet.membership.context import ViewContext
 from motet.membership.coordinator import Coordinator
 from motet.membership.detector import FailureDetector, Standing, Suspected
 from motet.membership.discovery import Discovery
-from motet.membership.engine import ViewEngine
+from motet.membership.engine import ViewEngine, ViewInstalled
 from motet.membership.machine import Membership
 from motet.membership.merge import MergeAttempt
 from motet.membership.merge_part import MergePart
@@ -120,8 +120,8 @@ def the_view_is_told_after_its_first_deliveries(patch: pytest.MonkeyPatch) -> No
     original = Participant._enter
 
     def enter(self: Participant, decision: object, now: int) -> list[Effect]:
-        installed, *rest = original(self, decision, now)  # type: ignore[arg-type]
-        return [*rest, installed]
+        effects = original(self, decision, now)  # type: ignore[arg-type]
+        return sorted(effects, key=lambda effect: isinstance(effect, ViewInstalled))
 
     patch.setattr(Participant, "_enter", enter)
 

@@ -898,7 +898,7 @@ class TestAChannelAlone:
     def channel(self, ordering: OrderingConfig | None) -> GroupChannel:
         channel = GroupChannel(self.A, MulticastConfig(), ordering, Counters())
         channel.start(View(ViewId(0, 1), (self.A,), is_primary=False), 0)
-        channel.begin_view(self.VIEW, {self.B: 0}, None, 0)
+        channel.begin_view(self.VIEW, {self.B: 0}, 0)
         channel._check()
         return channel
 

@@ -74,12 +74,15 @@ class JournalKeeper:
             self.journal.remember(self._record)
         performed: list[Effect] = []
         entries: list[Entry] = []
-        for index, effect in enumerate(effects):
+        for effect in effects:
             if isinstance(effect, Delivered) and effect.port == Port.CONTROL:
                 performed += self._catch_up.receive(effect.sender, effect.messages, now)
             elif isinstance(effect, ViewInstalled):
                 self._append(entries)
-                performed += self._enter(effect, _rolled_back_later(effects, index), now)
+                performed += self._enter(effect, now)
+            elif isinstance(effect, RolledBack):
+                self._append(entries)
+                performed += [*self._roll_back(effect), effect]
             elif self._held is not None and isinstance(effect, RecordState):
                 performed += self._member.refuse_snapshot_state(effect.snapshot, STILL_FETCHING, now, passes=True)
             elif self._held is not None and _is_of_the_log(effect):
@@ -95,9 +98,6 @@ class JournalKeeper:
             entries += self._entries(effect)
         elif isinstance(effect, StableAdvanced):
             self._plan_stable()
-        elif isinstance(effect, RolledBack):
-            self._append(entries)
-            self._truncate(effect.first - 1)
 
     def _entries(self, effect: Delivered) -> Iterator[Entry]:
         """One for each frame."""
@@ -117,14 +117,18 @@ class JournalKeeper:
 
     # Views
 
-    def _enter(self, effect: ViewInstalled, rolled_back: RolledBack | None, now: int) -> list[Effect]:
-        if self._held is not None and rolled_back is None and effect.position == self._held_end:
+    def _roll_back(self, effect: RolledBack) -> list[Effect]:
+        """It comes before the view that takes these positions back, so the journal is cut when that view is entered."""
+        dropped = self._drop_held()
+        self._truncate(effect.first - 1)
+        return dropped
+
+    def _enter(self, effect: ViewInstalled, now: int) -> list[Effect]:
+        if self._held is not None and effect.position == self._held_end:
             self._hold(effect)
             self._catch_up.begin_view(effect.view, now)
             return [effect]
         dropped = self._drop_held()
-        if rolled_back is not None:
-            self._truncate(rolled_back.first - 1)
         if effect.position > self.journal.position:
             self._member.keep_log(is_whole=False)
             self._held, self._held_end = [effect], effect.position
@@ -293,16 +297,6 @@ class LogProgress:
         with self._changed:
             self._changed.wait_for(lambda: self.stable > beyond or self._is_closed, timeout_s)
             return self.stable
-
-
-def _rolled_back_later(effects: list[Effect], index: int) -> RolledBack | None:
-    """What the view at `index` takes back is told after the view; the journal is cut before it is entered."""
-    for effect in effects[index + 1 :]:
-        if isinstance(effect, RolledBack):
-            return effect
-        if isinstance(effect, ViewInstalled):
-            break
-    return None
 
 
 def _is_of_the_log(effect: Effect) -> bool:

@@ -45,8 +45,14 @@ class FlushTarget(Protocol):
     def end_view(self, cut: Cuts, finals: Finals, *, goes_on: bool) -> list[Effect]:
         """Deliver the rest; of the log only if it continues in the view that follows."""
 
-    def begin_view(self, view: View, digest: Mapping[Address, int], log: LogEnd | None, now: int) -> list[Effect]:
-        """`log`: where it stands, for a member that joins it from outside."""
+    def take_over(self, log: LogEnd) -> list[Effect]:
+        """The log of those whom we join from outside stands there; what we delivered otherwise is taken back.
+
+        Called between `end_view` and `begin_view`. Its effects come before the view is installed, because a journal
+        has to be cut before the view is written to it.
+        """
+
+    def begin_view(self, view: View, digest: Mapping[Address, int], now: int) -> list[Effect]: ...
 
 
 class MembershipCallbacks:

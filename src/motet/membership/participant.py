@@ -327,9 +327,10 @@ class Participant(StateMachine[ParticipantState, ParticipantInput]):
         self.covered = (context.channel.position or None) if has_log else None
         taken_over = self._take_over(decision, before)
         position = context.channel.position if taken_over is None else taken_over.position
-        begun = context.channel.begin_view(view, digest, taken_over, now)
+        rolled_back = context.channel.take_over(taken_over) if taken_over is not None else []
+        begun = context.channel.begin_view(view, digest, now)
         installed = ViewInstalled(view, decision.subviews, decision.lacking, position)
-        return [installed, *effects, *begun, *self._roles.coordinator.view_begun(now)]
+        return [*rolled_back, installed, *effects, *begun, *self._roles.coordinator.view_begun(now)]
 
     def _take_over(self, decision: Decision, before: ViewId) -> LogEnd | None:
         """Whose log and state we share from now on; the result is where that log stands, if it was not ours."""

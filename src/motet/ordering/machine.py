@@ -352,9 +352,13 @@ class TotalOrder:
         all_of_it = goes_on and self._carrier.delivers_undecided
         return [pending for pending in isis.queue.drain() if pending.is_decided or all_of_it]
 
+    def take_over(self, log: LogEnd) -> list[Effect]:
+        """Before `begin_view`, for a member that joins the others' log from outside."""
+        return self._log.move_to(log)
+
     def begin_view(self, view: View, log: LogEnd | None, now: int) -> list[Effect]:
         """`log`: where the log stands at the beginning, for one who was not there; None for one who was."""
-        effects = self._log.move_to(log) if log is not None else []
+        effects = self.take_over(log) if log is not None else []
         self._view = view
         self._ranks = {member: rank for rank, member in enumerate(view.members)}
         self._isis = Isis(len(view.members), self._ranks[self._local])

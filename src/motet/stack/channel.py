@@ -159,8 +159,11 @@ class GroupChannel:
         taken = [effect for effect in made if not isinstance(effect, Transmit | Broadcast)]  # no more proposals
         return taken + self.ordering.end_view(goes_on=goes_on, finals=finals)
 
-    def begin_view(self, view: View, digest: Mapping[Address, int], log: LogEnd | None, now: int) -> list[Effect]:
-        effects = self.ordering.begin_view(view, log, now) if self.ordering is not None else []
+    def take_over(self, log: LogEnd) -> list[Effect]:
+        return self.ordering.take_over(log) if self.ordering is not None else []
+
+    def begin_view(self, view: View, digest: Mapping[Address, int], now: int) -> list[Effect]:
+        effects = self.ordering.begin_view(view, None, now) if self.ordering is not None else []
         return effects + self._ordered(self.multicast.begin_view(view.members, digest, now, view.id.tag), now)
 
     # Between the two
