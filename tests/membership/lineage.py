@@ -27,7 +27,7 @@ from random import Random
 
 from motet.core.identity import Address
 from motet.membership import PrimaryRecord, View, ViewId, is_primary
-from motet.membership.primary import bases, named_past
+from motet.membership.primary import bases, named_chain
 
 MOST_PROCESSES = 7
 ALL = (1 << MOST_PROCESSES) - 1  # a mask has a bit for each place in a component
@@ -166,8 +166,8 @@ class World:
     def takes_part(self, leaver: Process) -> bool:
         return True
 
-    def heirs(self, staying: Sequence[Process]) -> set[int]:
-        return {incarnation for process in staying for incarnation in named_past(process.past, process.record)}
+    def chains(self, staying: Sequence[Process]) -> set[int]:
+        return {incarnation for process in staying for incarnation in named_chain(process.past, process.record)}
 
     def teach(self, newcomer: Process, attempt: Attempt) -> None:
         for base in attempt.bases:
@@ -242,8 +242,8 @@ class World:
         members = _ordered(staying, present)
         leavers = [process.address for process in leaving]
         records = [process.record for process in asked]
-        heirs = self.heirs(staying)
-        may_be_primary = is_primary(members, records, leavers, heirs=heirs) and self._may_found(records)
+        chains = self.chains(staying)
+        may_be_primary = is_primary(members, records, leavers, chains=chains) and self._may_found(records)
         number = self.number(asked, members[0])
         view = View(ViewId(number, members[0].incarnation), members, may_be_primary)
         for process in asked:
@@ -260,7 +260,7 @@ class World:
             change.is_remembered,
         )
         self._attempts.append(attempt)
-        self._count(attempt, leavers, heirs)
+        self._count(attempt, leavers, chains)
         self._record(attempt, change.recorders, coordinator=True)
         self._say(attempt, change.verdict, change.hearers)
 
@@ -352,12 +352,12 @@ class World:
             if self._origins_of(other.members).isdisjoint(self._origins_of(attempt.view.members)):
                 raise BrokenLineError(f"{other} and {attempt.view} were both formed after {predecessor}")
 
-    def _count(self, attempt: Attempt, leavers: list[Address], heirs: set[int]) -> None:
+    def _count(self, attempt: Attempt, leavers: list[Address], chains: set[int]) -> None:
         """What the histories came across, so that a test can demand that they came across everything."""
         counted = [[member for member in base.members if member not in leavers] for base in attempt.bases]
         halves = [base for base in counted if base and 2 * sum(who in attempt.view for who in base) == len(base)]
         records = [process.record for process in attempt.participants]
-        self.seen["only by its heirs"] += bool(heirs) and not is_primary(attempt.view.members, records, leavers)
+        self.seen["only by its chains"] += bool(chains) and not is_primary(attempt.view.members, records, leavers)
         self.seen["half with the most senior"] += bool(halves)
         self.seen["attempt over an interrupted one"] += len(attempt.bases) > 1
         self.seen["base shrunk by leavers"] += any(leaver in base for base in attempt.bases for leaver in leavers)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from motet.core.identity import Address
 from motet.membership import PrimaryRecord, View, ViewId, is_primary, primary
-from motet.membership.primary import bases, named_past
+from motet.membership.primary import bases, named_chain
 from tests.membership.lineage import (
     Attempt,
     BrokenLineError,
@@ -187,37 +187,37 @@ A2, B2, C2, D2, E2 = (replace(member, incarnation=100 + member.incarnation) for 
 def test_a_group_that_restarts_with_its_memory_counts_by_its_heirs() -> None:
     everybody = (A2, B2, C2)
     assert not is_primary(everybody, [IN_FIVE] * 3)
-    assert is_primary(everybody, [IN_FIVE] * 3, heirs={A.incarnation, B.incarnation, C.incarnation})
-    assert not is_primary(everybody, [IN_FIVE] * 3, heirs={A.incarnation, B.incarnation})
-    assert is_primary((A, B, C2), [IN_FIVE] * 3, heirs={C.incarnation})
+    assert is_primary(everybody, [IN_FIVE] * 3, chains={A.incarnation, B.incarnation, C.incarnation})
+    assert not is_primary(everybody, [IN_FIVE] * 3, chains={A.incarnation, B.incarnation})
+    assert is_primary((A, B, C2), [IN_FIVE] * 3, chains={C.incarnation})
 
 
 def test_an_heir_and_its_predecessor_are_one_member() -> None:
-    assert not is_primary((A, B), [IN_FIVE] * 2, heirs={A.incarnation, B.incarnation})
+    assert not is_primary((A, B), [IN_FIVE] * 2, chains={A.incarnation, B.incarnation})
 
 
 def test_half_of_a_view_counts_with_the_heir_of_its_most_senior_member() -> None:
     four = PrimaryRecord(primary_view(1, A, B, C, D))
-    assert is_primary((A2, B2), [four] * 2, heirs={A.incarnation, B.incarnation})
-    assert not is_primary((C2, D2), [four] * 2, heirs={C.incarnation, D.incarnation})
+    assert is_primary((A2, B2), [four] * 2, chains={A.incarnation, B.incarnation})
+    assert not is_primary((C2, D2), [four] * 2, chains={C.incarnation, D.incarnation})
 
 
 def test_heirs_count_in_attempts_as_well() -> None:
     knows = IN_FIVE.attempted(primary_view(2, A, B, C))
-    heirs = {member.incarnation for member in (C, D, E)}
-    assert not is_primary((C2, D2, E2), [knows, IN_FIVE, IN_FIVE], heirs=heirs)
-    assert is_primary((B, C2, D2), [knows, knows, IN_FIVE], heirs={C.incarnation, D.incarnation})
+    chains = {member.incarnation for member in (C, D, E)}
+    assert not is_primary((C2, D2, E2), [knows, IN_FIVE, IN_FIVE], chains=chains)
+    assert is_primary((B, C2, D2), [knows, knows, IN_FIVE], chains={C.incarnation, D.incarnation})
 
 
 def test_heirs_do_not_help_against_a_static_quorum() -> None:
-    assert not is_primary((A2,), [IN_FIVE], static_quorum=2, heirs={A.incarnation, B.incarnation})
+    assert not is_primary((A2,), [IN_FIVE], static_quorum=2, chains={A.incarnation, B.incarnation})
 
 
 def test_of_a_long_past_only_what_a_view_knows_and_the_latest_is_named() -> None:
     past = (C.incarnation, *range(1_000, 1_100))
-    assert named_past(past, IN_FIVE) == (C.incarnation, *range(1_096, 1_100))
-    assert named_past(past, BLANK) == tuple(range(1_096, 1_100))
-    assert named_past((), IN_FIVE) == ()
+    assert named_chain(past, IN_FIVE) == (C.incarnation, *range(1_096, 1_100))
+    assert named_chain(past, BLANK) == tuple(range(1_096, 1_100))
+    assert named_chain((), IN_FIVE) == ()
 
 
 # Attempts
@@ -406,7 +406,7 @@ def test_primary_views_form_one_line_in_thousands_of_seeded_histories() -> None:
         "left",
         "left and remembered",
         "lives again",
-        "only by its heirs",
+        "only by its chains",
         "replaced",
         "restarted",
         "called off",
@@ -416,7 +416,7 @@ def test_primary_views_form_one_line_in_thousands_of_seeded_histories() -> None:
 
 
 class ForgetsItsPast(World):
-    def heirs(self, staying: Sequence[Process]) -> set[int]:
+    def chains(self, staying: Sequence[Process]) -> set[int]:
         return set()
 
 
@@ -424,7 +424,7 @@ def comes_to_life_again(world: World) -> bool:
     """All who live meet in the end; true if they may go on as the group that they were."""
     processes = world._processes
     records = [process.record for process in processes]
-    return is_primary([process.address for process in processes], records, heirs=world.heirs(processes))
+    return is_primary([process.address for process in processes], records, chains=world.chains(processes))
 
 
 def remembered_worlds(kind: type[World]) -> Iterator[World]:
@@ -478,10 +478,10 @@ def settle_attempts_by_any_view(patch: pytest.MonkeyPatch) -> None:
 
 def count_any_half(patch: pytest.MonkeyPatch) -> None:
     def holds_half(
-        members: Collection[Address], base: View, leavers: Iterable[Address], heirs: Collection[int]
+        members: Collection[Address], base: View, leavers: Iterable[Address], chains: Collection[int]
     ) -> bool:
         counted = set(base.members) - set(leavers)
-        return 2 * sum(member in members or member.incarnation in heirs for member in counted) >= len(counted)
+        return 2 * sum(member in members or member.incarnation in chains for member in counted) >= len(counted)
 
     patch.setattr(primary, "_holds_majority", holds_half)
 
@@ -503,10 +503,10 @@ def count_the_earliest_last_view(patch: pytest.MonkeyPatch) -> None:
 
 def an_heir_counts_once_more(patch: pytest.MonkeyPatch) -> None:
     def holds_majority(
-        members: Collection[Address], base: View, leavers: Iterable[Address], heirs: Collection[int]
+        members: Collection[Address], base: View, leavers: Iterable[Address], chains: Collection[int]
     ) -> bool:
         counted = set(base.members) - set(leavers)
-        return 2 * (len(counted & set(members)) + len(heirs)) > len(counted)
+        return 2 * (len(counted & set(members)) + len(chains)) > len(counted)
 
     patch.setattr(primary, "_holds_majority", holds_majority)
 
@@ -569,7 +569,7 @@ PLANTS = [
     Plant("the number of a view takes no account of attempts", world=NumbersIgnoreAttempts),
     Plant("newcomers are not told the bases", world=TellsNewcomersNothing),
     Plant("an heir counts for its predecessor and once more", an_heir_counts_once_more),
-    Plant("two heirs of one process", world=CopiesAJournal),
+    Plant("two chains of one process", world=CopiesAJournal),
     Plant("an heir without the record", world=RemembersItsNamesOnly),
 ]
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from motet.core.units import MILLISECOND, SECOND
 from motet.membership.detector import DetectorConfig
-from motet.membership.reports import MOST_AWAY, MOST_DOUBLINGS, Reports
+from motet.membership.reports import MOST_DOUBLINGS, MOST_QUARANTINED, Reports
 from tests.membership.people import A, B, C, D, E
 
 CONFIG = DetectorConfig()
@@ -74,7 +74,7 @@ def test_whoever_had_to_go_is_left_alone_for_longer_each_time() -> None:
         reports.begin_view((A, B, C, E), now)
         assert len(reports) == 0
         begin = now
-        while reports.is_away(D, now):
+        while reports.is_quarantined(D, now):
             now += MILLISECOND
         waits.append(now - begin)
         reports.begin_view(MEMBERS, now)  # it comes in again
@@ -95,19 +95,19 @@ def test_whoever_stayed_in_for_long_starts_afresh() -> None:
     now = later + GRACE_NS
     reports.chosen(MEMBERS, (), now)
     reports.begin_view((A, B, C, E), now)
-    assert reports.is_away(D, now + GRACE_NS - 1)
-    assert not reports.is_away(D, now + GRACE_NS)
+    assert reports.is_quarantined(D, now + GRACE_NS - 1)
+    assert not reports.is_quarantined(D, now + GRACE_NS)
 
 
 def test_one_who_was_to_go_and_stayed_is_not_left_alone() -> None:
     reports = told((B, D))
     reports.chosen(MEMBERS, (), GRACE_NS)
     reports.begin_view(MEMBERS, GRACE_NS)
-    assert not reports.is_away(D, GRACE_NS)
+    assert not reports.is_quarantined(D, GRACE_NS)
 
 
 def test_the_table_of_those_who_are_left_alone_is_bounded() -> None:
     reports = Reports(A, CONFIG)
-    for number in range(MOST_AWAY + 10):
-        reports._send_away(replace(D, incarnation=1000 + number), 0)
-    assert len(reports._away) == MOST_AWAY
+    for number in range(MOST_QUARANTINED + 10):
+        reports._quarantine(replace(D, incarnation=1000 + number), 0)
+    assert len(reports._quarantined) == MOST_QUARANTINED

@@ -216,7 +216,7 @@ def a_joiner_enters_the_ack_table_at_0(patch: pytest.MonkeyPatch) -> None:
 
 def the_past_is_forgotten(patch: pytest.MonkeyPatch) -> None:
     """A process that restarts with its memory does not count for what it was."""
-    patch.setattr(participant, "named_past", lambda past, record: ())
+    patch.setattr(participant, "named_chain", lambda past, record: ())
 
 
 def a_past_without_its_record(patch: pytest.MonkeyPatch) -> None:

@@ -82,11 +82,11 @@ def a_view_without_the_state_is_primary(patch: pytest.MonkeyPatch) -> None:
         members: Sequence[Address],
         record: PrimaryRecord,
         leavers: Sequence[Address],
-        founders: Sequence[Address],
-        heirs: Sequence[int],
+        bootstrappers: Sequence[Address],
+        chains: Sequence[int],
         lacking: Sequence[int],
     ) -> bool:
-        return original(self, members, record, leavers, founders, heirs, ())
+        return original(self, members, record, leavers, bootstrappers, chains, ())
 
     patch.setattr(Coordinator, "is_primary_with", is_primary_with)
 

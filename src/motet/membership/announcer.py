@@ -101,7 +101,7 @@ class CommitAnnouncer(StateMachine[AnnouncerState, AnnouncerInput]):
         return self._context.send_to_all(current.pending, current.frame) if current is not None else []
 
     def _end(self) -> list[Effect]:
-        """done; whoever was not told asks those who were; if we are leaving, we are gone now"""
+        """done; whoever missed it asks those who have it; if we are leaving, we are gone now"""
         self.announcement = None
         return self._roles.participant.leave_when_free()
 

@@ -110,7 +110,7 @@ class Coordinator(StateMachine[CoordinatorState, CoordinatorInput]):
 
     def is_any_busy(self, members: Sequence[Address], now: int) -> bool:
         """Whether one of them is alive and cannot answer. Leaving and merging wait for it; a view change that removes
-        somebody waits for it as for a slow member, and goes on without it then."""
+        somebody waits for it as for a slow member, and continues without it then."""
         return any(self._context.callbacks.is_busy(member, now) for member in members)
 
     def superseded(self, ballot: Ballot) -> list[Effect]:
@@ -273,7 +273,7 @@ class Coordinator(StateMachine[CoordinatorState, CoordinatorInput]):
         return self._context.send_to_all(current.participants, current.plan)
 
     def _adopt(self, source: Address, frame: Prepared, now: int) -> list[Effect]:
-        """that COMMIT is adopted, for everybody who can still be told; the leader of a merge gets a refusal"""
+        """that COMMIT is adopted, for everybody who can still be notified; the leader of a merge gets a refusal"""
         assert frame.decided is not None
         return self._roles.part.round_lost("the view ended otherwise") + self._commit(frame.decided, now)
 

@@ -94,7 +94,7 @@ class EngineConfig:
     answer_ns: int = 500 * MILLISECOND  # on a good network, whoever has not answered by then is suspected: ten retries
     answer_max_ns: int = 20 * SECOND  # the same on the worst one
     static_quorum: int = 0  # a view of at least so many members is primary; 0 counts majorities of earlier views
-    partitions: str = "primary"  # at most one side goes on ordering; "all": every side does, and there is no single log
+    partitions: str = "primary"  # at most one side continues; "all": every side does, and there is no single log
 
     def __post_init__(self) -> None:
         require_between("retry_ns", self.retry_ns, MILLISECOND, 10 * SECOND)

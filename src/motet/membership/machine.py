@@ -1,12 +1,12 @@
-"""Membership as one machine: discovery finds, the detector doubts, the engine changes views, state is carried over.
+"""Membership as one machine: discovery, failure detection, view changes and state transfer together.
 
     another view is found, and we should lead    -> after gather_ns the engine merges it with ours
     another view is found, and it should lead    -> it has patience_ns to do so
-    a suspect, a member that lives in another view, one whose process restarted, one that others cannot hear
-                                                 -> the engine does without it
+    a suspect, a member in a different view, one whose process restarted, one that others cannot receive from
+                                                 -> the engine removes it
     nobody ever was in a primary view, enough
     seeds are here, all look-ups succeeded,
-    nobody else answers                          -> the view is made primary: the group is founded
+    nobody else answers                          -> the view is made primary: the group is bootstrapped
 
 Invariant: the detector watches exactly the members of the engine's view, and discovery knows that view.
 """
@@ -60,7 +60,7 @@ INDIRECT_FRAMES = (IndirectProbe, Vouched)
 TRANSFER_FRAMES = (StateRequest, StateChunk, StateRefusal)
 FRAMES = (*DETECTOR_FRAMES, *INDIRECT_FRAMES, *ENGINE_FRAMES, *TRANSFER_FRAMES, Suspicion, Busy)
 GREETINGS = (Hello, HelloBack)  # they introduce their sender, so they may come from anybody
-MOST_SHUNNED = 1024
+MOST_BACKED_OFF = 1024
 LEAVE_NS = 5 * SECOND  # how long one who leaves goes on giving its state to those who wait for it
 
 
@@ -74,7 +74,7 @@ class Membership(MembershipCallbacks):
         rng: Random,
         record: PrimaryRecord | None = None,
         epoch: ViewId = NO_VIEW,
-        past: tuple[int, ...] = (),
+        chain: tuple[int, ...] = (),
     ) -> None:
         alone = View(ViewId(1, local.incarnation), (local,), is_primary=config.engine.partitions == "all")
         self._local = local
@@ -85,23 +85,23 @@ class Membership(MembershipCallbacks):
         self._discovery = Discovery(local, config.discovery, rng)
         self._transfer = StateTransfer(local, config.transfer, counters)
         known = record or PrimaryRecord()
-        self._engine = ViewEngine(local, alone, channel, config.engine, counters, known, self, epoch=epoch, chain=past)
+        self._engine = ViewEngine(local, alone, channel, config.engine, counters, known, self, epoch=epoch, chain=chain)
         self._now = 0
         self._due: int | None = None
         self._is_due_known = False
         self._started_at: int | None = None
         self._suspected: set[Address] = set()  # by the detector, as its effects say
-        self._distrusted: tuple[Address, ...] = ()  # what the engine was last told
-        self._elsewhere: dict[Address, tuple[int, int]] = {}  # members in a different view: first and last sign of it
+        self._distrusted: tuple[Address, ...] = ()  # what was last passed to the engine
+        self._in_other_view: dict[Address, tuple[int, int]] = {}  # first and last sign of it
         self._reports = Reports(local, config.detector)
         self._report_at: int | None = None
         self._unacted_since: int | None = None  # since when we suspect somebody, in this view
         self._sighted_at: int | None = None  # when we first saw a view that we could merge with
-        self._shunned: dict[Address, int] = {}  # coordinators that we leave alone until then
+        self._backed_off: dict[Address, int] = {}  # coordinators that we leave alone until then
         self._members = alone.members
-        self._barren: tuple[
+        self._failed_bootstrap: tuple[
             Address, ...
-        ] = ()  # these tried to found the group, and one of them knows or lacks too much
+        ] = ()  # these tried to bootstrap the group, and one of them knows or lacks too much
         self._lineage = epoch  # the epoch when the last view ended
         self._leave_at: int | None = None  # we want to leave, and give our state to those who wait for it until then
 
@@ -147,7 +147,7 @@ class Membership(MembershipCallbacks):
     def refuse_state(self, view: ViewId, reason: str, now: int) -> list[Effect]:
         return self._settle(self._transfer.refuse(view, reason, now), now)
 
-    # What the channels tell
+    # What the channels report
 
     def heard(self, source: Address, now: int) -> list[Effect]:
         """Any frame of a member is a sign of life."""
@@ -161,9 +161,9 @@ class Membership(MembershipCallbacks):
         """The channel may have got what a flush was waiting for."""
         return self._settle(self._engine.progressed(now), now) if self._engine.is_frozen else []
 
-    def stranded(self, sender: Address, now: int) -> list[Effect]:
-        """A member has purged what we still miss: it does not count us in, so it is in another view."""
-        self._note_elsewhere(sender, now)
+    def behind_purge_point(self, sender: Address, now: int) -> list[Effect]:
+        """We are behind the purge point of a member: it does not count us in, so it is in a different view."""
+        self._note_other_view(sender, now)
         return self._settle([], now)
 
     # What the network and the clock bring
@@ -206,14 +206,14 @@ class Membership(MembershipCallbacks):
         return self._settle(effects, now)
 
     def next_deadline(self) -> int | None:
-        """Reckoned anew when something has settled. Signs of life in between only put it off: we wake once in vain."""
+        """Computed again when something has settled. Signs of life in between only postpone it."""
         if not self._is_due_known:
             self._due, self._is_due_known = self._reckon_deadline(), True
         return self._due
 
     def _reckon_deadline(self) -> int | None:
         parts = (self._detector, self._discovery, self._engine, self._transfer)
-        own = (self._merge_due(), self._founding_due(), self._report_due(), self._leave_at)
+        own = (self._merge_due(), self._bootstrap_due(), self._report_due(), self._leave_at)
         deadlines = [*(part.next_deadline() for part in parts), *own]
         return min((due for due in deadlines if due is not None), default=None)
 
@@ -233,8 +233,8 @@ class Membership(MembershipCallbacks):
         return self._engine.record
 
     @property
-    def past(self) -> tuple[int, ...]:
-        """What we were before we restarted with our memory."""
+    def chain(self) -> tuple[int, ...]:
+        """Our earlier incarnations, whose durable state we have."""
         return self._engine.chain
 
     @property
@@ -291,9 +291,9 @@ class Membership(MembershipCallbacks):
     def may_bootstrap(self, members: Sequence[Address]) -> bool:
         """With seeds, a majority of them must be in: two halves of a group that starts cannot both have that.
 
-        Without seeds nothing but silence tells that there is no group yet.
+        Without seeds nothing but silence shows that there is no group yet.
         """
-        return self._has_founders(members) and self._is_quiet(self._now)
+        return self._has_bootstrap_quorum(members) and self._is_quiet(self._now)
 
     def was_alive(self, member: Address, since: int) -> bool:
         return self._detector.was_heard(member, since)
@@ -310,7 +310,7 @@ class Membership(MembershipCallbacks):
         return self._detector.answer_ns(config.retry_ns, config.answer_ns, config.answer_max_ns)
 
     def is_well_heard(self, now: int) -> bool:
-        """Whether all members hear us, as far as they have told."""
+        """Whether all members receive from us, as far as they have reported."""
         return self._detector.is_well_heard(now)
 
     def links(self) -> dict[Address, LinkReport]:
@@ -318,9 +318,9 @@ class Membership(MembershipCallbacks):
         return self._detector.links()
 
     def is_backed_off(self, coordinator: Address) -> bool:
-        return self._reports.is_away(coordinator, self._now) or bool(self.busy)
+        return self._reports.is_quarantined(coordinator, self._now) or bool(self.busy)
 
-    def _has_founders(self, members: Sequence[Address]) -> bool:
+    def _has_bootstrap_quorum(self, members: Sequence[Address]) -> bool:
         seeds, here = self._config.seeds, {member.endpoint for member in members}
         is_enough = not seeds or 2 * sum(seed in here for seed in seeds) > len(seeds)
         return self._config.founds and self._started_at is not None and is_enough
@@ -382,10 +382,10 @@ class Membership(MembershipCallbacks):
         before = self._members
         view, self._members = installed.view, installed.view.members
         self._suspected.intersection_update(view.members)  # a peer that comes back is watched anew, as trusted
-        is_in_vain = view.members == before and not view.is_primary  # nothing but the attempt to found does that
-        was_quiet = is_in_vain and self._is_quiet(now)  # else it is tried again later
-        self._barren = view.members if was_quiet else ()
-        self._elsewhere.clear()
+        is_no_op = view.members == before and not view.is_primary  # nothing but the attempt to bootstrap does that
+        was_quiet = is_no_op and self._is_quiet(now)  # else it is tried again later
+        self._failed_bootstrap = view.members if was_quiet else ()
+        self._in_other_view.clear()
         self._reports.begin_view(view.members, now)
         self._report_at = self._sighted_at = self._unacted_since = None
         self._detector.watch(installed.view.members, now, installed.view.id)
@@ -405,7 +405,7 @@ class Membership(MembershipCallbacks):
     def _review(self, now: int) -> list[Effect]:
         """Tell the engine whom we distrust, if that has changed."""
         out = self._suspected | set(self._discovery.replaced)
-        out |= {member for member, (since, last) in self._elsewhere.items() if last >= since + self._elsewhere_ns}
+        out |= {member for member, (since, last) in self._in_other_view.items() if last >= since + self._other_view_ns}
         out |= self._bypassed(out, now)
         grace_ns = self._detector.detection_ns + 2 * self._config.detector.heartbeat_ns
         out.update(self._reports.chosen(self.view.members, out, now, grace_ns, self._detector.lapse_ns))
@@ -428,18 +428,18 @@ class Membership(MembershipCallbacks):
         return set(takewhile(lambda member: self._detector.is_busy(member, now), seniors))
 
     def _follow_up(self, now: int) -> list[Effect]:
-        """What is due now that all has settled: to probe for others, to merge with them, to found."""
+        """What is due now that all has settled: to probe for others, to merge with them, to bootstrap."""
         if self._engine.acting_coordinator == self._local and not self.has_left:
             self._discovery.activate(now)
         else:
             self._discovery.deactivate()
-        return self._merge(now) + self._found(now) + self._form_again(now) + self._leave_at_last(now)
+        return self._merge(now) + self._bootstrap(now) + self._form_again(now) + self._leave_at_last(now)
 
-    # Members that are somewhere else
+    # Members in a different view
 
     @property
-    def _elsewhere_ns(self) -> int:
-        """A COMMIT in flight may take so long, and a busy member tells its view only so often.
+    def _other_view_ns(self) -> int:
+        """A COMMIT in flight may take so long, and a busy member reports its view only so often.
 
         Signs of a different view have to come for so long, with none of ours between them: one that was delayed on its
         way says nothing about where its sender is now.
@@ -454,20 +454,20 @@ class Membership(MembershipCallbacks):
         return effects + self._compare(source, frame.view, now)
 
     def _compare(self, source: Address, view: ViewId, now: int) -> list[Effect]:
-        """Somebody tells its view. A member that is in another one gets a chance to catch up, or to let us do so."""
+        """A peer reports its view. A member that is in a different one may catch up, or let us do so."""
         if view == self.view.id:
-            self._elsewhere.pop(source, None)
+            self._in_other_view.pop(source, None)
         if view in (self.view.id, NO_VIEW) or source == self._local:
             return []
         if source not in self.view:
             return self._discovery.notice(source, now) + self._engine.noticed(source, view, now)
-        doubted: list[Effect] = [] if source in self._elsewhere else [Transmit(source, AreYouAlive())]
-        self._note_elsewhere(source, now)
+        doubted: list[Effect] = [] if source in self._in_other_view else [Transmit(source, AreYouAlive())]
+        self._note_other_view(source, now)
         return doubted + self._engine.noticed(source, view, now)
 
-    def _note_elsewhere(self, member: Address, now: int) -> None:
-        since, _ = self._elsewhere.get(member, (now, now))
-        self._elsewhere[member] = (since, now)
+    def _note_other_view(self, member: Address, now: int) -> None:
+        since, _ = self._in_other_view.get(member, (now, now))
+        self._in_other_view[member] = (since, now)
 
     # Suspicions of members that are not coordinator
 
@@ -475,7 +475,7 @@ class Membership(MembershipCallbacks):
         return self._report_at if self._suspected else None
 
     def _report(self, now: int) -> list[Effect]:
-        """The coordinator may hear those whom we do not; it has to decide between us."""
+        """The coordinator may receive from those from whom we do not; it has to decide between us."""
         suspects, coordinator = self.suspects, self._engine.acting_coordinator
         if not suspects or (self._report_at is not None and now < self._report_at):
             return []
@@ -502,7 +502,7 @@ class Membership(MembershipCallbacks):
     # Merge
 
     def _foreign(self, now: int) -> list[ViewSummary]:
-        """Views that we could merge with: their coordinators answer, and we have no reason to leave them alone.
+        """Views that we could merge with: their coordinators answer, and none of them is quarantined or backed off.
 
         A merge waits while a member is busy: to merge without it would remove it for the sake of one who joins.
         """
@@ -510,8 +510,8 @@ class Membership(MembershipCallbacks):
             return []
         if self._detector.busy(now):
             return []
-        found = [one for one in self._discovery.foreign(now) if not self._reports.is_away(one.coordinator, now)]
-        return [summary for summary in found if now >= self._shunned.get(summary.coordinator, 0)]
+        found = [one for one in self._discovery.foreign(now) if not self._reports.is_quarantined(one.coordinator, now)]
+        return [summary for summary in found if now >= self._backed_off.get(summary.coordinator, 0)]
 
     def _merge_due(self) -> int | None:
         foreign = self._foreign(self._now)
@@ -535,13 +535,13 @@ class Membership(MembershipCallbacks):
         return self._engine.lead_merge(foreign[: self._config.most_parts - 1], now)
 
     def _back_off(self, coordinators: Sequence[Address], now: int) -> None:
-        """Leave them alone for a while, each for another one: two who met once would meet again."""
+        """Quarantine them for a while, each for a different one: two that collided once would collide again."""
         for coordinator in coordinators:
             self._discovery.forget(coordinator)
-            self._shunned.pop(coordinator, None)
-            self._shunned[coordinator] = now + self._config.gather_ns + self._rng.randrange(self._config.patience_ns)
-            if len(self._shunned) > MOST_SHUNNED:
-                del self._shunned[next(iter(self._shunned))]
+            self._backed_off.pop(coordinator, None)
+            self._backed_off[coordinator] = now + self._config.gather_ns + self._rng.randrange(self._config.patience_ns)
+            if len(self._backed_off) > MOST_BACKED_OFF:
+                del self._backed_off[next(iter(self._backed_off))]
 
     # The application's state
 
@@ -560,29 +560,29 @@ class Membership(MembershipCallbacks):
         self._leave_at = None
         return self._engine.leave(now)
 
-    # Founding
+    # Bootstrap
 
-    def _founding_due(self) -> int | None:
+    def _bootstrap_due(self) -> int | None:
         """When the view that we coordinate may be made primary, though its members stay the same."""
         is_ours = self._engine.is_idle and self._engine.acting_coordinator == self._local
         is_futile = self._transfer.is_lost or bool(self.busy)
-        is_vain = self.view.is_primary or self.view.members == self._barren or is_futile
-        if not is_ours or is_vain or self._started_at is None:
+        is_no_op = self.view.is_primary or self.view.members == self._failed_bootstrap or is_futile
+        if not is_ours or is_no_op or self._started_at is None:
             return None
         if quorum := self._config.engine.static_quorum:
             return self._started_at if len(self.view.members) >= quorum else None
         if self.record.last is not None:
             return self._started_at if self._is_enough_alone else None
-        return self._quiet_from(counts_strangers=True) if self._has_founders(self.view.members) else None
+        return self._quiet_from(counts_strangers=True) if self._has_bootstrap_quorum(self.view.members) else None
 
     @property
     def _is_enough_alone(self) -> bool:
-        """We restarted with our memory, and what it says of the last primary view is no more than us."""
-        past = self._engine.chain
-        return self.view.members == (self._local,) and is_primary(self.view.members, [self.record], heirs=past)
+        """We restarted with our durable state, and the last primary view that it names had no member but us."""
+        chain = self._engine.chain
+        return self.view.members == (self._local,) and is_primary(self.view.members, [self.record], chains=chain)
 
-    def _found(self, now: int) -> list[Effect]:
-        due = self._founding_due()
+    def _bootstrap(self, now: int) -> list[Effect]:
+        due = self._bootstrap_due()
         return self._engine.form_again(now) if due is not None and now >= due else []
 
     def _check(self) -> None:
@@ -592,7 +592,7 @@ class Membership(MembershipCallbacks):
         self._transfer._check()
         assert self.suspects == self._detector.suspects, "a suspicion was lost on its way"
         assert len(self._reports) <= len(self.view.members) ** 2
-        assert all(member in self.view for member in self._elsewhere)
+        assert all(member in self.view for member in self._in_other_view)
         if self._is_due_known:
             due = self._reckon_deadline()
             assert due is None or (self._due is not None and self._due <= due), "we would wake too late"

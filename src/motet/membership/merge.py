@@ -1,6 +1,6 @@
 """One attempt to merge several views into one (JGroups design note MERGE): its parts, and what they say together.
 
-The merge leader (merge_leader.py) asks and decides; here is what it has been told by the coordinators of the parts, and
+The merge leader (merge_leader.py) asks and decides. Here is what it has received from the coordinators, and
 what follows from that for the merged view: its members in their order, where each stream begins, who lacks the state.
 """
 
@@ -183,7 +183,7 @@ def merged_digest(responses: Sequence[MergeResponse], members: Collection[Addres
 
 
 def lacking_in_merge(responses: Sequence[MergeResponse], members: Sequence[Address]) -> tuple[int, ...]:
-    """Who needs the application's state: whoever came in from another part than the first, and wants it.
+    """Who needs the application's state: whoever joined from another part than the first, and wants it.
 
     Where the first part has nobody with the state, nobody has it in the merged view: what a holder of another part has
     is older than the log that all follow, and is neither handed on nor replaced until somebody with the state is back.

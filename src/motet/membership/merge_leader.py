@@ -5,7 +5,7 @@
     COMMITTED   all parts are ready: MERGE_COMMIT, repeated until each has installed
 
 A coordinator that is silent ends the attempt; one that refuses is left out, and the rest goes on while two parts
-remain. No part is told to install before all are ready, so whoever installs knows that every member of the merged
+remain. No part is asked to install before all are ready, so whoever installs knows that every member of the merged
 view has recorded the attempt: the primary component rests on that.
 
 Invariant: there is an attempt exactly while the state is not IDLE, and its name carries our incarnation.
@@ -80,7 +80,7 @@ class MergeLeader(StateMachine[LeaderState, LeaderInput]):
 
     @property
     def is_open(self) -> bool:
-        """We lead a merge, and no part was told to install it."""
+        """We lead a merge, and no part was asked to install it."""
         return self.state in OPEN
 
     @property
@@ -207,7 +207,7 @@ class MergeLeader(StateMachine[LeaderState, LeaderInput]):
         return self._cancel([])
 
     def _go_on_without(self, source: Address, now: int) -> list[Effect]:
-        """go on without that part, which is backed off for a while"""
+        """continue without that part, which is backed off for a while"""
         self._context.counters[Count.MERGE_REFUSED] += 1
         self._attempt.parts.pop(source, None)
         return [MergeFailed((source,)), *self._look_whether_all_responded(now)]
@@ -268,7 +268,7 @@ class MergeLeader(StateMachine[LeaderState, LeaderInput]):
         return []
 
     def _end(self, *arguments: object) -> list[Effect]:
-        """done; whoever was not told asks; if we are leaving, we are gone now"""
+        """done; whoever missed it asks; if we are leaving, we are gone now"""
         self.attempt = None
         return self._roles.participant.leave_when_free()
 

@@ -84,7 +84,7 @@ class MergePart(StateMachine[PartState, PartInput]):
 
     @property
     def is_in_doubt(self) -> bool:
-        """We told the leader that our part is ready: it may have told the others to go on."""
+        """We told the leader that our part is ready: it may have asked the others to install."""
         is_ours = self._leader == self._context.local and self._roles.leader.is_open
         return self.state is State.READY and not is_ours
 
@@ -243,7 +243,7 @@ class MergePart(StateMachine[PartState, PartInput]):
         return self._roles.coordinator.cancel(now, is_off=True)
 
     def _call_off_in_doubt(self, now: int) -> list[Effect]:
-        """ABORT, but the attempt stays recorded: the other parts may have been told to install"""
+        """ABORT, but the attempt stays recorded: the other parts may have been asked to install"""
         return self._roles.coordinator.cancel(now, is_off=False)
 
     # Transitions

@@ -23,7 +23,7 @@ from motet.core.identity import Address
 from motet.core.view import NO_BALLOT, NO_VIEW, View, ViewId
 from motet.membership.context import IN_DOUBT_ANSWERS, Roles, ViewContext
 from motet.membership.interface import Cuts, Left, ViewInstalled
-from motet.membership.primary import PrimaryRecord, named_past
+from motet.membership.primary import PrimaryRecord, named_chain
 from motet.membership.round import quads
 from motet.membership.transitions import Rows, StateMachine, Table, Transition, in_states, repeated
 from motet.window.digest import DigestEntry
@@ -160,7 +160,7 @@ class Participant(StateMachine[ParticipantState, ParticipantInput]):
             record.attempts,
             context.epoch,
             context.channel.position,
-            named_past(context.chain, record),
+            named_chain(context.chain, record),
             is_complete=context.channel.is_whole and need not in (StateNeed.LACKING, StateNeed.DISPENSABLE),
         )
         bootstraps = context.callbacks.counts_for_bootstrap
@@ -247,7 +247,7 @@ class Participant(StateMachine[ParticipantState, ParticipantInput]):
     def _is_where_we_stand(self, following: View, cut: Cuts) -> bool:
         """Whether we have delivered what all who go there have delivered: no less, and no more.
 
-        We said READY to it. A coordinator that did not know of that may have taken us further since, or let us go on;
+        We said READY to it. A coordinator that did not know of that may have taken us further since, or thawed us;
         then the others went there without us.
         """
         return following.id in self.readied and self._context.channel.is_within(cut)

@@ -13,8 +13,8 @@ That member recorded W1 before W1 could be installed anywhere, so the decision a
 majority of W1, and a second view with a majority of W1 cannot be formed without a member that knows of W2. For that,
 the number of a new view must be above every view and attempt that any participant knows.
 
-A process that restarts with its memory is the *heir* of its earlier incarnations. It kept their record, and nobody
-else did: so wherever one of them stands in a view that is counted, the heir counts as that member.
+A process that restarts with its durable state continues the *incarnation chain* of its earlier incarnations. It kept
+their record, and nobody else did: so wherever one of them stands in a view that is counted, it counts as that member.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class PrimaryRecord:
         """Call before the member answers that it is ready for `view`.
 
         What the decision counted is recorded with it: a newcomer that knows nothing else would, with others like it,
-        found a second line if all who knew the first one were gone.
+        bootstrap a second group if all who knew the first one were gone.
         """
         known = combined([self, counted]) if counted else self
         if not view.is_primary or view in known.attempts:
@@ -83,18 +83,18 @@ def is_primary(
     records: Iterable[PrimaryRecord],
     leavers: Collection[Address] = (),
     static_quorum: int = 0,
-    heirs: Collection[int] = (),
+    chains: Collection[int] = (),
 ) -> bool:
     """Whether a view of `members` may be primary, given what all its participants know.
 
-    `heirs`: the earlier incarnations for which members (not leavers) stand.
+    `chains`: the earlier incarnations for which members (not leavers) stand.
 
-    Where nobody ever was in a primary view, the group is being founded and the view is primary. A static quorum of n
-    replaces the rule by "at least n members", and so protects the founding, too.
+    Where nobody ever was in a primary view, the group is being bootstrapped and the view is primary. A static quorum of
+    n replaces the rule by "at least n members", and so protects the bootstrap, too.
     """
     if static_quorum:
         return len(members) >= static_quorum
-    return all(_holds_majority(members, base, leavers, heirs) for base in bases(records))
+    return all(_holds_majority(members, base, leavers, chains) for base in bases(records))
 
 
 def bases(records: Iterable[PrimaryRecord]) -> list[View]:
@@ -103,19 +103,19 @@ def bases(records: Iterable[PrimaryRecord]) -> list[View]:
     return [view for view in (known.last, *known.attempts) if view is not None]
 
 
-def named_past(past: Sequence[int], record: PrimaryRecord) -> tuple[int, ...]:
+def named_chain(chain: Sequence[int], record: PrimaryRecord) -> tuple[int, ...]:
     """Of all that a process once was, oldest first, what matters when majorities are counted."""
     views = [view for view in (record.last, *record.attempts) if view is not None]
     known = {member.incarnation for view in views for member in view.members}
-    recent = past[-MOST_RECENT:]
-    return tuple(incarnation for incarnation in past if incarnation in known or incarnation in recent)
+    recent = chain[-MOST_RECENT:]
+    return tuple(incarnation for incarnation in chain if incarnation in known or incarnation in recent)
 
 
 def _holds_majority(
-    members: Collection[Address], base: View, leavers: Collection[Address], heirs: Collection[int]
+    members: Collection[Address], base: View, leavers: Collection[Address], chains: Collection[int]
 ) -> bool:
     counted = [member for member in base.members if member not in leavers]
     if not counted:
         return True
-    present = [member in members or member.incarnation in heirs for member in counted]
+    present = [member in members or member.incarnation in chains for member in counted]
     return 2 * sum(present) > len(counted) or (2 * sum(present) == len(counted) and present[0])

@@ -1,10 +1,10 @@
-"""Who cannot hear whom: what members tell the coordinator, and whom of two it does without.
+"""Which member cannot receive from which: what members report to the coordinator, and whom of two it removes.
 
-    a member cannot hear another                    -> it tells so again and again; a pause in that begins a new time
-    that has lasted longer than any crash would     -> one of the two has to go: whoever more of the others cannot
-                                                       hear either, else the junior
+    a member cannot receive from another            -> it reports so repeatedly; a pause in that begins a new time
+    that has lasted longer than any crash would     -> one of the two has to go: the one from whom more of the
+                                                       others cannot receive either, else the junior
     one of the two is suspected by the coordinator  -> it goes anyway; the other is not to blame
-    the view is without the one who had to go       -> it is left alone for a while, and for longer the next time
+    the view is without the one who had to go       -> it is quarantined for a while, and for longer the next time
 
 A link that is cut for good would otherwise bring a member in and throw it out every few seconds, and each time is a
 view change for all. Whoever stayed in for long starts afresh.
@@ -22,11 +22,11 @@ from motet.core.identity import Address
 from motet.membership.detector import DetectorConfig
 
 MOST_DOUBLINGS = 3  # 18 seconds with the defaults: so long it may take until a mended link is tried
-MOST_AWAY = 1024
+MOST_QUARANTINED = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class _Away:
+class _Quarantine:
     times: int  # that it had to go, one shortly after the other
     until: int
 
@@ -34,19 +34,19 @@ class _Away:
 class Reports:
     def __init__(self, local: Address, config: DetectorConfig) -> None:
         self._local = local
-        self._lapse_ns = 3 * config.heartbeat_ns  # told every heartbeat_ns; some may be lost, on a bad network many
+        self._lapse_ns = 3 * config.heartbeat_ns  # reported every heartbeat_ns; some may be lost, on a bad network many
         self._least_lapse_ns = self._lapse_ns
         self._grace_ns = config.suspect_ns + config.verify_ns + 2 * config.heartbeat_ns
-        self._told: dict[tuple[Address, Address], tuple[int, int]] = {}  # (who, cannot hear whom): since, last told
-        self._chosen: tuple[Address, ...] = ()  # whom we last said to do without
-        self._away: dict[Address, _Away] = {}
+        self._reported: dict[tuple[Address, Address], tuple[int, int]] = {}  # (by whom, about whom): since, last
+        self._chosen: tuple[Address, ...] = ()  # whom we last chose to remove
+        self._quarantined: dict[Address, _Quarantine] = {}
 
     def __len__(self) -> int:
-        return len(self._told)
+        return len(self._reported)
 
     def tell(self, reporter: Address, suspect: Address, now: int) -> None:
-        since, last = self._told.get((reporter, suspect), (now, now))
-        self._told[reporter, suspect] = (now if now - last > self._lapse_ns else since, now)
+        since, last = self._reported.get((reporter, suspect), (now, now))
+        self._reported[reporter, suspect] = (now if now - last > self._lapse_ns else since, now)
 
     def chosen(
         self,
@@ -56,14 +56,14 @@ class Reports:
         grace_ns: int = 0,
         lapse_ns: int = 0,
     ) -> tuple[Address, ...]:
-        """Whom to do without; never ourselves, who hear both.
+        """Whom to remove; never ourselves, who receive from both.
 
         `grace_ns` and `lapse_ns`: how long a crash may go unnoticed on this network, and a report be missing by
         chance, where that is longer than on a good one.
         """
         grace_ns, self._lapse_ns = max(grace_ns, self._grace_ns), max(lapse_ns, self._least_lapse_ns)
         order = {member: index for index, member in enumerate(members)}
-        fresh = {pair: since for pair, (since, last) in self._told.items() if now - last <= self._lapse_ns}
+        fresh = {pair: since for pair, (since, last) in self._reported.items() if now - last <= self._lapse_ns}
         open_pairs = {pair: since for pair, since in fresh.items() if not set(pair) & set(suspects)}
         chosen: list[Address] = []
         while any(now - since >= grace_ns for since in open_pairs.values()):
@@ -77,22 +77,22 @@ class Reports:
     def begin_view(self, members: Sequence[Address], now: int) -> None:
         for member in self._chosen:
             if member not in members:
-                self._send_away(member, now)
-        self._told.clear()
+                self._quarantine(member, now)
+        self._reported.clear()
         self._chosen = ()
 
-    def is_away(self, member: Address, now: int) -> bool:
-        """Whether it is still to be left alone."""
-        away = self._away.get(member)
+    def is_quarantined(self, member: Address, now: int) -> bool:
+        """Whether no merge with it is tried yet."""
+        away = self._quarantined.get(member)
         return away is not None and now < away.until
 
-    def _send_away(self, member: Address, now: int) -> None:
-        before = self._away.pop(member, None)
+    def _quarantine(self, member: Address, now: int) -> None:
+        before = self._quarantined.pop(member, None)
         is_again = before is not None and now - before.until < 4 * self._wait_ns(before.times)
         times = before.times + 1 if before is not None and is_again else 1
-        self._away[member] = _Away(times, now + self._wait_ns(times))
-        if len(self._away) > MOST_AWAY:
-            del self._away[next(iter(self._away))]
+        self._quarantined[member] = _Quarantine(times, now + self._wait_ns(times))
+        if len(self._quarantined) > MOST_QUARANTINED:
+            del self._quarantined[next(iter(self._quarantined))]
 
     def _wait_ns(self, times: int) -> int:
         return self._grace_ns << min(times - 1, MOST_DOUBLINGS)

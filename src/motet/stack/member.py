@@ -396,7 +396,7 @@ class Member:
         """What a journal that is always up to date would hand to the next life of this process."""
         membership, ordering = self.membership, self.channel.ordering
         position, stable = (ordering.position, ordering.stable) if ordering is not None else (0, 0)
-        past = (*membership.past, self.address.incarnation)
+        past = (*membership.chain, self.address.incarnation)
         known = (membership.record, membership.epoch, position, stable, past, self.producers)
         return Memory(*known, founds=membership.counts_for_bootstrap)
 
@@ -542,7 +542,7 @@ class Member:
             case StateReceived():
                 return [effect, *(self._release_held(now) if effect.is_last else [])]
             case Stranded() if self._membership is not None:
-                return [effect, *self._made(self._membership.stranded(effect.sender, now), now)]
+                return [effect, *self._made(self._membership.behind_purge_point(effect.sender, now), now)]
             case SendMarker():
                 return self._made(self._carrier.mark(effect, self.members, now), now)
             case Tell():
