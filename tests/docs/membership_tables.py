@@ -7,12 +7,12 @@ import re
 from enum import Enum
 from typing import Any
 
-from motet.membership.announcer import AnnouncerInput, AnnouncerState, CommitAnnouncer
-from motet.membership.coordinator import Coordinator, CoordinatorInput, CoordinatorState
-from motet.membership.merge_leader import LeaderInput, LeaderState, MergeLeader
-from motet.membership.merge_part import MergePart, PartInput, PartState
-from motet.membership.participant import Participant, ParticipantInput, ParticipantState
-from motet.membership.transitions import StateMachine, Transition
+from motet.protocol.membership.announcer import AnnouncerInput, AnnouncerState, CommitAnnouncer
+from motet.protocol.membership.coordinator import Coordinator, CoordinatorInput, CoordinatorState
+from motet.protocol.membership.merge_leader import LeaderInput, LeaderState, MergeLeader
+from motet.protocol.membership.merge_part import MergePart, PartInput, PartState
+from motet.protocol.membership.participant import Participant, ParticipantInput, ParticipantState
+from motet.protocol.membership.transitions import StateMachine, Transition
 from tests.docs.pages import DOCS
 
 PAGE = DOCS / "design" / "membership.md"

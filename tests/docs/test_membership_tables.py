@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from motet.membership.participant import Participant, ParticipantInput, ParticipantState
-from motet.membership.transitions import Table, Transition, repeated
+from motet.protocol.membership.participant import Participant, ParticipantInput, ParticipantState
+from motet.protocol.membership.transitions import Table, Transition, repeated
 from tests.docs.membership_tables import PAGE, written
 
 
