@@ -197,4 +197,4 @@ def test_a_journal_that_began_after_a_loss_founds_nothing_in_any_life(tmp_path: 
         True,
         False,
         False,
-    ]  # noqa: B023
+    ]

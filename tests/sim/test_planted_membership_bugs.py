@@ -113,7 +113,7 @@ def a_leaver_is_never_let_go(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_sender_stays_frozen(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(MulticastSender, "thaw", lambda self, now, is_held: [])
+    patch.setattr(MulticastSender, "thaw", lambda self, now, is_paused: [])
 
 
 def the_view_is_told_after_its_first_deliveries(patch: pytest.MonkeyPatch) -> None:

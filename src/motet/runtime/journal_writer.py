@@ -84,7 +84,7 @@ class JournalWriter:
                 self._append(entries)
                 performed += [*self._roll_back(effect), effect]
             elif self._held is not None and isinstance(effect, RecordState):
-                performed += self._member.refuse_snapshot_state(effect.snapshot, STILL_FETCHING, now, passes=True)
+                performed += self._member.refuse_snapshot_state(effect.snapshot, STILL_FETCHING, now, is_transient=True)
             elif self._held is not None and _is_of_the_log(effect):
                 self._hold(effect)
             else:
@@ -130,7 +130,7 @@ class JournalWriter:
             return [effect]
         dropped = self._drop_held()
         if effect.position > self.journal.position:
-            self._member.keep_log(is_whole=False)
+            self._member.keep_log(is_caught_up=False)
             self._held, self._held_end = [effect], effect.position
             return [*dropped, effect, *self._catch_up.start(effect.view, effect.position, now)]
         self._member.keep_log()

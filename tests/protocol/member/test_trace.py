@@ -137,7 +137,7 @@ TABLE: list[tuple[Effect, list[TraceEvent]]] = [
     (Trusted(B), [event(TraceKind.TRUSTED, peer=NAME_B)]),
     (BecameBusy(B), [event(TraceKind.BUSY, peer=NAME_B)]),
     (BecameResponsive(B), [event(TraceKind.RESPONSIVE, peer=NAME_B)]),
-    (FlushTimedOut(B), [event(TraceKind.ACCUSED, peer=NAME_B)]),
+    (FlushTimedOut(B), [event(TraceKind.FLUSH_TIMED_OUT, peer=NAME_B)]),
     (Left(), [event(TraceKind.LEFT)]),
     (ProvideState(VIEW.id), [event(TraceKind.STATE_ASKED, view="7@0000000000000001")]),
     (

@@ -117,8 +117,8 @@ PAIRS = tuples(st.tuples(INCARNATIONS, SEQNOS))
 SUMMARIES = st.builds(ViewSummary, VIEW_IDS, ADDRESS, st.booleans(), st.integers(0, 0xFFFF))
 DIGESTS = tuples(st.tuples(INCARNATIONS, SEQNOS, SEQNOS, SEQNOS))
 CUTS = tuples(st.tuples(INCARNATIONS, SEQNOS, INCARNATIONS, SEQNOS))
-FINALS = tuples(st.tuples(LIVES, SEQNOS, tuples(st.tuples(SEQNOS, st.integers(0, (1 << 32) - 1)))))
-DECISIONS = st.builds(Decision, CUTS, VIEWS, PAIRS, tuples(VIEWS), tuples(LIVES), VIEW_IDS, SEQNOS, PAIRS, FINALS)
+AGREED = tuples(st.tuples(LIVES, SEQNOS, tuples(st.tuples(SEQNOS, st.integers(0, (1 << 32) - 1)))))
+DECISIONS = st.builds(Decision, CUTS, VIEWS, PAIRS, tuples(VIEWS), tuples(LIVES), VIEW_IDS, SEQNOS, PAIRS, AGREED)
 RECORD = (st.none() | VIEWS, tuples(VIEWS))
 REPORTS = st.builds(MemberReport, DIGESTS, *RECORD, VIEW_IDS, SEQNOS, tuples(LIVES), st.booleans())
 NEEDS = st.sampled_from(StateNeed)
@@ -152,7 +152,7 @@ FRAMES: dict[type[Frame], st.SearchStrategy[Frame]] = {
         NEEDS,
         st.booleans(),
         st.none() | DECISIONS,
-        FINALS,
+        AGREED,
     ),
     CutTo: st.builds(CutTo, VIEW_IDS, BALLOTS, DECISIONS, *RECORD),
     Ready: st.builds(Ready, VIEW_IDS, BALLOTS, SEQNOS, PAIRS),

@@ -29,7 +29,7 @@ from motet.protocol.wire.frames import (
     CutTo,
     Decision,
     LeaveRequest,
-    LogEnd,
+    LogCheckpoint,
     Nack,
     Prepare,
     Prepared,
@@ -293,7 +293,7 @@ class Coordinator(StateMachine[CoordinatorState, CoordinatorInput]):
         current = self._round
         current.ready.add(source)
         if source == self._context.local:
-            current.log = LogEnd(frame.position, frame.producers)
+            current.log = LogCheckpoint(frame.position, frame.producers)
         return []
 
     def _commit_own(self, source: Address, frame: Ready, now: int) -> list[Effect]:

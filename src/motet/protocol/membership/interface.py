@@ -13,7 +13,7 @@ from motet.protocol.core.identity import Address
 from motet.protocol.core.units import MILLISECOND, SECOND
 from motet.protocol.core.view import View
 from motet.protocol.window.digest import Cut, DigestEntry
-from motet.protocol.wire.frames import AgreedNumbers, LogEnd, StateNeed
+from motet.protocol.wire.frames import AgreedNumbers, LogCheckpoint, StateNeed
 
 Cuts = Mapping[Address, Cut[Address]]
 
@@ -36,16 +36,16 @@ class FlushTarget(Protocol):
         """How far the log is delivered."""
 
     @property
-    def is_whole(self) -> bool:
+    def is_caught_up(self) -> bool:
         """Whether we have what lies before that, as far as we keep it."""
 
-    def log_after(self, cut: Cuts, agreed: AgreedNumbers, *, goes_on: bool) -> LogEnd:
+    def log_after(self, cut: Cuts, agreed: AgreedNumbers, *, log_continues: bool) -> LogCheckpoint:
         """Where the log will stand when the view has ended with this cut, which is held, and these numbers."""
 
-    def end_view(self, cut: Cuts, agreed: AgreedNumbers, *, goes_on: bool) -> list[Effect]:
+    def end_view(self, cut: Cuts, agreed: AgreedNumbers, *, log_continues: bool) -> list[Effect]:
         """Deliver the rest; of the log only if it continues in the view that follows."""
 
-    def take_over(self, log: LogEnd) -> list[Effect]:
+    def take_over(self, log: LogCheckpoint) -> list[Effect]:
         """The log of those whom we join from outside stands there; what we delivered otherwise is taken back.
 
         Called between `end_view` and `begin_view`. Its effects come before the view is installed, because a journal

@@ -16,7 +16,7 @@ from motet.protocol.core.view import Ballot, View, ViewId
 from motet.protocol.membership.overlap import DigestsOverlapped, overlaps
 from motet.protocol.membership.primary import PrimaryRecord, combined
 from motet.protocol.wire.frames import (
-    LogEnd,
+    LogCheckpoint,
     MergeCancel,
     MergeCommit,
     MergeRequest,
@@ -51,7 +51,7 @@ class MergeAttempt:
         """`parts`: the coordinators, ourselves included, and the view that each of them speaks for."""
         self.merge = merge
         self.plan: MergeView | None = None
-        self.log = LogEnd()  # when the merged view begins
+        self.log = LogCheckpoint()  # when the merged view begins
         self.parts = {coordinator: Part(part) for coordinator, part in parts.items()}
         self._local = local
         self._view = view
@@ -94,7 +94,7 @@ class MergeAttempt:
         part = self.parts.get(source)
         return part is not None and part.response is not None and part.response.ballot == ballot and not part.is_ready
 
-    def note_ready(self, source: Address, log: LogEnd) -> None:
+    def note_ready(self, source: Address, log: LogCheckpoint) -> None:
         """The log of the merged view begins where the part says whose log the others follow."""
         part = self.parts[source]
         part.is_ready = True

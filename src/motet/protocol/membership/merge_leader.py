@@ -27,7 +27,7 @@ from motet.protocol.membership.merge import MergeAttempt, Part, Sends
 from motet.protocol.membership.transitions import Rows, StateMachine, Table, Transition, in_states, repeated
 from motet.protocol.wire.frames import (
     Installed,
-    LogEnd,
+    LogCheckpoint,
     MergeCancel,
     MergeCommit,
     MergeReady,
@@ -249,7 +249,7 @@ class MergeLeader(StateMachine[LeaderState, LeaderInput]):
 
     def _note_ready(self, source: Address, frame: MergeReady, now: int) -> list[Effect]:
         """wait for the others"""
-        self._attempt.note_ready(source, LogEnd(frame.position, frame.producers))
+        self._attempt.note_ready(source, LogCheckpoint(frame.position, frame.producers))
         return []
 
     def _commit(self, source: Address, frame: MergeReady, now: int) -> list[Effect]:

@@ -34,7 +34,7 @@ from motet.protocol.wire.frames import (
     CutTo,
     Decision,
     Installed,
-    LogEnd,
+    LogCheckpoint,
     MemberReport,
     Nack,
     Prepare,
@@ -161,7 +161,7 @@ class Participant(StateMachine[ParticipantState, ParticipantInput]):
             context.epoch,
             context.channel.position,
             named_chain(context.chain, record),
-            is_complete=context.channel.is_whole and need not in (StateNeed.LACKING, StateNeed.DISPENSABLE),
+            is_complete=context.channel.is_caught_up and need not in (StateNeed.LACKING, StateNeed.DISPENSABLE),
         )
         bootstraps = context.callbacks.counts_for_bootstrap
         decided = ended.decision if ended else None
@@ -212,8 +212,8 @@ class Participant(StateMachine[ParticipantState, ParticipantInput]):
 
     def _readiness(self, plan: CutTo) -> Ready:
         decision, context = plan.decision, self._context
-        goes_on = self._is_continued(decision)
-        log = context.channel.log_after(context.cut(decision.cut), decision.agreed, goes_on=goes_on)
+        log_continues = self._is_continued(decision)
+        log = context.channel.log_after(context.cut(decision.cut), decision.agreed, log_continues=log_continues)
         return Ready(plan.view, plan.ballot, *log)
 
     def _is_continued(self, decision: Decision) -> bool:
@@ -269,13 +269,13 @@ class Participant(StateMachine[ParticipantState, ParticipantInput]):
     def _leave_behind(self, source: Address, frame: Commit, now: int) -> list[Effect]:
         """the same without delivering anything: the others did not wait for us, and nobody keeps what we lack"""
         self._context.ended = frame
-        effects = self._context.channel.end_view({}, (), goes_on=False)
+        effects = self._context.channel.end_view({}, (), log_continues=False)
         return effects + self._remember_leaving(frame.decision.following)
 
     def _end_view(self, frame: Commit) -> list[Effect]:
         context, decision = self._context, frame.decision
-        goes_on = self._is_continued(decision)
-        effects = context.channel.end_view(context.cut(decision.cut), decision.agreed, goes_on=goes_on)
+        log_continues = self._is_continued(decision)
+        effects = context.channel.end_view(context.cut(decision.cut), decision.agreed, log_continues=log_continues)
         context.ended = frame
         return effects
 
@@ -310,7 +310,7 @@ class Participant(StateMachine[ParticipantState, ParticipantInput]):
         alone = View(context.next_id(0), (context.local,), is_primary=context.config.partitions == "all")
         is_lacking = context.callbacks.state_need is StateNeed.LACKING
         decision = Decision((), alone, (), (), (context.local.incarnation,) if is_lacking else ())
-        return context.channel.end_view({}, (), goes_on=False) + self._enter(decision, now)
+        return context.channel.end_view({}, (), log_continues=False) + self._enter(decision, now)
 
     def _enter(self, decision: Decision, now: int) -> list[Effect]:
         context = self._context
@@ -332,7 +332,7 @@ class Participant(StateMachine[ParticipantState, ParticipantInput]):
         installed = ViewInstalled(view, decision.subviews, decision.lacking, position)
         return [*rolled_back, installed, *effects, *begun, *self._roles.coordinator.view_begun(now)]
 
-    def _take_over(self, decision: Decision, before: ViewId) -> LogEnd | None:
+    def _take_over(self, decision: Decision, before: ViewId) -> LogCheckpoint | None:
         """Whose log and state we share from now on; the result is where that log stands, if it was not ours."""
         is_joining = bool(decision.subviews) and decision.subviews[0].id != before
         has_state = any(member.incarnation not in decision.lacking for member in decision.following.members)
@@ -340,7 +340,7 @@ class Participant(StateMachine[ParticipantState, ParticipantInput]):
             self._context.epoch = decision.following.id
         elif is_joining:
             self._context.epoch = decision.epoch
-        return LogEnd(decision.position, decision.producers) if is_joining else None
+        return LogCheckpoint(decision.position, decision.producers) if is_joining else None
 
     def _forget_the_old_view(self) -> None:
         context = self._context

@@ -12,7 +12,7 @@ from motet.protocol.membership.merge import lacking_of
 from motet.protocol.membership.primary import PrimaryRecord, combined
 from motet.protocol.window.digest import DigestEntry, cut_of, merge_digests
 from motet.protocol.wire.agreed import combined_agreed
-from motet.protocol.wire.frames import AgreedNumbers, CutTo, LogEnd, MemberReport, Prepared, Quads, StateNeed
+from motet.protocol.wire.frames import AgreedNumbers, CutTo, LogCheckpoint, MemberReport, Prepared, Quads, StateNeed
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class Round:
     extensions: int = 0  # how often its time was prolonged in this phase
     answers: dict[Address, Prepared] = field(default_factory=dict)
     plan: CutTo | None = None
-    log: LogEnd = field(default_factory=LogEnd)  # where our own will stand when the view has ended
+    log: LogCheckpoint = field(default_factory=LogCheckpoint)  # where our own will stand when the view has ended
     ready: set[Address] = field(default_factory=set)
     voids: bool = False  # of the round before: nobody has installed, or will install, what it planned
 

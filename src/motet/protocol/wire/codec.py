@@ -22,11 +22,11 @@ from motet.protocol.core.view import ViewId
 from motet.protocol.wire.body import flaw
 from motet.protocol.wire.fields import (
     ADDRESS,
+    AGREED,
     BALLOT,
     BYTES,
     COUNT,
     DECISION,
-    FINALS,
     FLAG,
     PAIRS,
     PRODUCERS,
@@ -132,7 +132,7 @@ class Rejection:
     detail: str
 
 
-class Envelope(NamedTuple):
+class DecodedDatagram(NamedTuple):
     """A decoded datagram."""
 
     source: int
@@ -253,7 +253,7 @@ _CONTROL: dict[type[Frame], tuple[int, tuple[Field[Any], ...]]] = {
     Vouched: (36, (VIEW_ID, U64)),
     Busy: (37, (VIEW_ID,)),
     Prepare: (40, (VIEW_ID, BALLOT, listed(ADDRESS), FLAG)),
-    Prepared: (41, (VIEW_ID, BALLOT, REPORT, STATE_NEED, FLAG, optional(DECISION), FINALS)),
+    Prepared: (41, (VIEW_ID, BALLOT, REPORT, STATE_NEED, FLAG, optional(DECISION), AGREED)),
     CutTo: (42, (VIEW_ID, BALLOT, DECISION, *_RECORD)),
     Ready: (43, (VIEW_ID, BALLOT, COUNT, PRODUCERS)),
     Commit: (44, (VIEW_ID, BALLOT, DECISION)),
@@ -311,7 +311,7 @@ def encode_parts(group: int, source: int, destination: int, frame: Frame) -> tup
     return head, _TAIL_BYTES[kind.tail](frame)
 
 
-def decode(group: int, datagram: bytes) -> Envelope | Rejection:
+def decode(group: int, datagram: bytes) -> DecodedDatagram | Rejection:
     size = len(datagram)
     if not HEADER.size <= size <= MAX_DATAGRAM_BYTES:
         return Rejection(Reject.TOO_SHORT if size < HEADER.size else Reject.TOO_LONG, f"{size} bytes")
@@ -325,7 +325,7 @@ def decode(group: int, datagram: bytes) -> Envelope | Rejection:
         frame = _decode_control(number, datagram)
     else:
         return Rejection(Reject.UNKNOWN_KIND, f"kind {number}")
-    return frame if type(frame) is Rejection else Envelope(source, destination, frame)  # type: ignore[arg-type]
+    return frame if type(frame) is Rejection else DecodedDatagram(source, destination, frame)  # type: ignore[arg-type]
 
 
 def _stranger(magic: bytes, version: int, its_group: int, group: int) -> Rejection:

@@ -111,7 +111,7 @@ class Heartbeat(Frame):
     view: ViewId = NO_VIEW
     beat: int = 0  # counts what measures this link, in this direction; 0 in a frame that does not
     echo: int = 0  # the highest beat that came from the receiver
-    held_ns: int = 0  # how long ago that was
+    echo_delay_ns: int = 0  # how long ago that was
     loss: int = 0  # thousandths of the receiver's beats that were lost or overtaken on their way here
 
 
@@ -121,7 +121,7 @@ class AreYouAlive(Frame):
 
     beat: int = 0  # these as in a heartbeat
     echo: int = 0
-    held_ns: int = 0
+    echo_delay_ns: int = 0
     loss: int = 0
 
 
@@ -130,7 +130,7 @@ class IAmAlive(Frame):
     view: ViewId = NO_VIEW
     beat: int = 0  # these as in a heartbeat
     echo: int = 0
-    held_ns: int = 0
+    echo_delay_ns: int = 0
     loss: int = 0
 
 
@@ -165,7 +165,7 @@ AgreedNumbers = tuple[
 ]  # (sender, id of the first, final numbers of it and those that follow it)
 
 
-class LogEnd(NamedTuple):
+class LogCheckpoint(NamedTuple):
     """Where a log stands, and what those who come to it from outside need to go on with it."""
 
     position: int = 0
