@@ -33,10 +33,13 @@ from motet.membership.discovery import Consult, DnsName, SharedDirectory
 from motet.membership.engine import ViewInstalled
 from motet.membership.overlap import DigestsOverlapped
 from motet.stack import Announcement, Datagram, Delivered, Member
+from motet.stack.segmentation import Mode
 from motet.stack.trace import Tracer
 from motet.wire.codec import kind_name
 from motet.wire.ordered import Tag
 from motet.wire.seal import Keyring
+from motet.wire.segments import MAGIC as SEGMENT_MAGIC
+from motet.wire.segments import NUMBER_MODULUS, Assembler, Segmenter
 from motet.wire.snapshot import SnapshotId, Waiting
 
 logger = logging.getLogger("motet")
@@ -162,6 +165,8 @@ class Driver:
             member.on_frame_failed = self._frame_failed
         self._failures_untold = 0
         self._failures_told_at: int | None = None
+        self._segmenter = Segmenter(member.address.incarnation % NUMBER_MODULUS)
+        self.assembler = Assembler()
         self._own_bytes = member.address.incarnation.to_bytes(8, "little")
         self._is_closed = False
         self._is_shut = False
@@ -432,6 +437,9 @@ class Driver:
             self._fail(error)
 
     def _hand_in(self, datagrams: list[bytes], now: int, sources: list[Endpoint] | None = None) -> None:
+        self.transport.expects_runs = any(data.startswith(SEGMENT_MAGIC) for data in datagrams)
+        if self.transport.expects_runs:
+            datagrams, sources = self._assembled(datagrams, sources)
         if sources is not None:
             datagrams, sources = self._opened_with(datagrams, sources)
         elif self._envelope is not None:
@@ -443,6 +451,16 @@ class Driver:
             for data in datagrams:
                 self.tracer.received(data, self._wall(now))
         self.perform(self.member.receive(datagrams, now, sources), now)
+
+    def _assembled(
+        self, datagrams: list[bytes], sources: list[Endpoint] | None
+    ) -> tuple[list[bytes], list[Endpoint] | None]:
+        """Segments put together, in the places of those that completed a datagram."""
+        take = self.assembler.take
+        taken = [take(data) if data.startswith(SEGMENT_MAGIC) else data for data in datagrams]
+        if sources is not None:
+            sources = [at for at, data in zip(sources, taken, strict=True) if data is not None]
+        return [data for data in taken if data is not None], sources
 
     def _opened_with(self, datagrams: list[bytes], sources: list[Endpoint]) -> tuple[list[bytes], list[Endpoint]]:
         """What remains of the datagrams, and where each of these came from."""
@@ -563,6 +581,7 @@ class Driver:
             elif isinstance(effect, ViewInstalled):
                 self._learn_names(effect)
                 self._note_sources()
+                self._learn_path(effect.view)
                 if self.liveness is not None:
                     self.liveness.follow(effect.view)
                 news.append(effect)
@@ -580,6 +599,13 @@ class Driver:
                 self._send_lane(key, lane)
         if not self._arms_later:
             self._arm(now)
+
+    def _learn_path(self, view: View) -> None:
+        """The narrowest path to any member decides what goes in one packet."""
+        others = [member.endpoint for member in view.members if member != self.member.address]
+        places = others if self._group_endpoint is None or len(others) < 2 else [*others, self._group_endpoint]
+        known = [size for place in places if (size := self.transport.packet_bytes(place))]
+        self.member.segmentation.know_path(min(known, default=0))
 
     def _learn_names(self, installed: ViewInstalled) -> None:
         """Rules of faults may name members."""
@@ -613,20 +639,38 @@ class Driver:
         if self._group_endpoint is not None and len(datagram.to) > 1:
             self._transmit_to(head, self._group_endpoint, now, tail, datagram.head)
             return
+        segments = self._segments(head, tail) if not self.faults.is_active else []
         for to in datagram.to:
             place = to.endpoint if type(to) is Address else Endpoint(to.host, to.port)
             if self.faults.is_active:
                 self._transmit_to(head, place, now, tail, datagram.head)
+            elif segments:
+                self.transport.send_all(segments, place)
             else:
                 self.transport.send(head, place, tail)
+
+    def _segments(self, data: bytes, tail: bytes) -> list[bytes]:
+        """What a datagram is cut into; nothing where it leaves in one piece."""
+        segmentation = self.member.segmentation
+        if segmentation.mode is Mode.WHOLE or not segmentation.cuts(len(data) + len(tail)):
+            return []
+        mode, size = segmentation.mode, segmentation.packet_bytes
+        made = self._segmenter.cut(b"".join((data, tail)), size, mode.column, has_rows=mode.has_rows)
+        return made * mode.copies
+
+    def _put(self, data: bytes, to: Endpoint, tail: bytes = b"") -> None:
+        if segments := self._segments(data, tail):
+            self.transport.send_all(segments, to)
+        else:
+            self.transport.send(data, to, tail)
 
     def _transmit_to(self, data: bytes, to: Endpoint, now: int, tail: bytes, plain: bytes) -> None:
         """`plain`: how the datagram began before it was sealed, so that faults can tell which frame it carries."""
         if not self.faults.is_active:
-            self.transport.send(data, to, tail)
+            self._put(data, to, tail)
             return
         for copy in self.faults.apply(Direction.OUT, to, b"".join((data, tail)), now, kind_name(plain)):
-            self.transport.send(copy, to)
+            self._put(copy, to)
 
     def _announce(self, announcement: Announcement, now: int) -> None:
         group = Endpoint(announcement.to.host, announcement.to.port)
@@ -696,7 +740,7 @@ class Driver:
         sources: list[Endpoint] = []
         for held in self.faults.release(now):
             if held.direction is Direction.OUT:
-                self.transport.send(held.data, held.peer)
+                self._put(held.data, held.peer)
             else:
                 arrived.append(held.data)
                 sources.append(held.peer)

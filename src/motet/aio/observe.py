@@ -26,6 +26,7 @@ from motet.membership.engine import ViewInstalled
 from motet.membership.transfer import StateDelayed, StateFailed, StateLost, StateRefused
 from motet.ordering import RolledBack
 from motet.stack import Delivered, Member
+from motet.stack.segmentation import Mode
 
 MOST_VIEWS = 20
 MOST_EVENTS = 50
@@ -144,6 +145,7 @@ class Observer:
             "view": _view(member.view),
             "log": self._log(member),
             "state": _state(member),
+            "frames": _frames(member),
             "multicast": _multicast(member),
             "unicast": _unicast(member),
             "queue": self.queue,
@@ -217,6 +219,20 @@ def _state(member: Member) -> dict[str, Any]:
         "held": not membership.is_waiting_for_state,
         "lost": membership.is_state_lost,
         "provider": None if provider is None else str(provider),
+    }
+
+
+def _frames(member: Member) -> dict[str, Any]:
+    """How large datagrams leave, and what is lost of them."""
+    segmentation, counters = member.segmentation, member.counters
+    sent, resent = counters[Count.FRAME_SENT], counters[Count.FRAME_RESENT]
+    return {
+        "bytes": member.frame_bytes,
+        "path_bytes": segmentation.path_bytes,
+        "segment_bytes": segmentation.packet_bytes if segmentation.mode is not Mode.WHOLE else 0,
+        "segments": segmentation.mode.name.lower(),
+        "lost_share": round(segmentation.loss, 4),
+        "resent_share": round(resent / (sent + resent), 4) if resent else 0.0,
     }
 
 

@@ -14,7 +14,7 @@ import struct
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from motet.aio.names import is_address, look_up
@@ -24,6 +24,10 @@ from motet.errors import BindError
 MOST_DATAGRAM = 65_535
 MOST_ROUTES = 10_000
 MOST_WAITING = 4_096  # datagrams that wait for the system to take them
+UDP_SEGMENT = 103  # Linux: the option is not in the socket module
+MOST_SEGMENTS = 64  # in one call, of every kernel that has the option
+MOST_SEGMENTED_BYTES = 65_000
+RUN = 16  # so many segments count as one datagram when a wake-up takes a limited number
 BUSY_S = 0.0002  # a wake-up so soon after another one looks for more than one datagram; else to look in vain costs more
 logger = logging.getLogger("motet")
 
@@ -54,6 +58,8 @@ class UdpTransport:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._received: Received | None = None
         self.wants_sources = False  # whoever injects faults asks where datagrams come from
+        self._can_segment = sys.platform.startswith("linux")
+        self.expects_runs = False
         self.lost = 0  # datagrams that the system did not take
         self._woken_at = 0.0
         self._grow_buffers()
@@ -88,6 +94,45 @@ class UdpTransport:
             self.lost += 1
         else:
             self._send(data, tail, place)
+
+    def send_all(self, datagrams: Sequence[bytes], to: Endpoint) -> None:
+        """Several, in order; all but the last one have the same length, so that the system can cut them from one."""
+        place = self._routes.get(to) or self._route(to)
+        if place is None:
+            self.lost += len(datagrams)
+            return
+        most = min(MOST_SEGMENTS, MOST_SEGMENTED_BYTES // len(datagrams[0])) if self._can_segment else 1
+        for start in range(0, len(datagrams), max(1, most)):
+            run = datagrams[start : start + most]
+            if len(run) == 1 or self._waiting or not self._send_run(run, place):
+                for datagram in run:
+                    self._send(datagram, b"", place)
+
+    def _send_run(self, run: Sequence[bytes], to: Endpoint) -> bool:
+        """In one call, where the kernel has UDP segmentation offload; False: it did not take them."""
+        segment = (socket.SOL_UDP, UDP_SEGMENT, struct.pack("=H", len(run[0])))
+        try:
+            self._socket.sendmsg(run, (segment,), 0, to)
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError:
+            self._can_segment = False  # an old kernel, or a device that cannot: one call for each, from now on
+            return False
+        return True
+
+    def packet_bytes(self, to: Endpoint) -> int:
+        """What the system knows of the path: the MTU of the device, or less where a router has said so."""
+        place = self._routes.get(to) or self._route(to)
+        if place is None or not sys.platform.startswith("linux"):
+            return 0
+        is_v6 = self._socket.family == socket.AF_INET6
+        level, option, headers = (socket.IPPROTO_IPV6, 24, 48) if is_v6 else (socket.IPPROTO_IP, 14, 28)
+        try:
+            with socket.socket(self._socket.family, socket.SOCK_DGRAM) as probe:
+                probe.connect(place)  # nothing is sent
+                return probe.getsockopt(level, option) - headers  # IPV6_MTU or IP_MTU
+        except OSError:
+            return 0
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -153,8 +198,9 @@ class UdpTransport:
         sources: list[Endpoint] | None = [] if self.wants_sources else None
         before, self._woken_at = self._woken_at, time.monotonic()
         is_busy = self._woken_at - before < BUSY_S
+        most = self._config.batch * (RUN if self.expects_runs else 1) if is_busy or self.expects_runs else 1
         try:
-            for _ in range(self._config.batch if is_busy else 1):
+            for _ in range(most):
                 if sources is None:
                     datagrams.append(sock.recv(MOST_DATAGRAM))
                 else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections.abc import Sequence
 from typing import Protocol
 
 from motet.aio.transport import Received, TransportConfig, UdpTransport
@@ -18,6 +19,7 @@ class Transport(Protocol):
     group: Endpoint | None  # IP multicast; None: one datagram per member
     wants_sources: bool
     lost: int
+    expects_runs: bool  # datagrams come as segments of larger ones: more of them are taken in one wake-up
     receive_bytes: int  # what waits for us at most before datagrams are lost; 0: nobody knows
 
     def start(self, loop: asyncio.AbstractEventLoop, received: Received) -> None: ...
@@ -26,6 +28,13 @@ class Transport(Protocol):
 
     def send(self, data: bytes, to: Endpoint, tail: bytes = b"") -> None:
         """One datagram: `data`, and `tail` behind it."""
+
+    def send_all(self, datagrams: Sequence[bytes], to: Endpoint) -> None:
+        """Several, in order; all but the last one have the same length."""
+
+    def packet_bytes(self, to: Endpoint) -> int:
+        """The largest datagram that gets there in one packet; 0: nobody knows."""
+        ...
 
     def close(self) -> None: ...
 

@@ -73,6 +73,12 @@ class Config:
     # Datagrams. A frame of 32 000 bytes is cut into 22 packets by IP; on a switched network hardly any is lost, and
     # what Python does costs as much for a small datagram as for a large one.
     frame_bytes: int = size(32_000, 512, MAX_DATAGRAM_BYTES, "the largest datagram, with all headers and the seal")
+    packet_bytes: int = size(
+        1_400,
+        0,
+        MAX_DATAGRAM_BYTES,
+        "Size of segments into which larger datagrams are cut where packets are lost; 0 never cuts.",
+    )
     window_frames: int = count(256, 1, 1 << 20, "frames under way in each stream; beyond it a sender waits")
     order_window_frames: int = count(256, 1, MOST_REACH, "ordered frames of ours that are not delivered here yet")
     order_reach_frames: int = count(1_024, 1, MOST_REACH, "and of those that others may not have delivered yet")
@@ -301,6 +307,7 @@ class Config:
             membership=self._membership(tuple(seeds), wants_state, needs_state),
             ordering=self._ordering(waits_for_disk),
             snapshot=SnapshotConfig(timeout_ns=self.snapshot_timeout_ns),
+            packet_bytes=self.packet_bytes,
             state_buffer_bytes=self.state_buffer_bytes,
         )
 

@@ -27,6 +27,7 @@ class NetworkProfile:
 
     loss: float = 0.0
     duplication: float = 0.0
+    packet_bytes: int = 0  # larger datagrams are as many packets, each lost by itself; 0: one packet each
     delay_ns: int = 100 * MICROSECOND
     jitter: str = "none"  # one of JITTERS: how `jitter_ns` is spread
     jitter_ns: int = 0
@@ -132,7 +133,8 @@ class Network:
         link = (source.name, to.name)
         if self._cuts.get(link):
             return "cut"
-        if self._rng.random() < self.profile.loss:
+        packets = -(-size // self.profile.packet_bytes) if self.profile.packet_bytes and size else 1
+        if any(self._rng.random() < self.profile.loss for _ in range(packets)):
             return "lost"
         departure = self._departure(link, size)
         if departure is None:

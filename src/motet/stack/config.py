@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from motet.core.checks import require_between
-from motet.core.limits import MAX_DATAGRAM_BYTES
+from motet.core.limits import MAX_DATAGRAM_BYTES, MIN_PACKET_BYTES
 from motet.errors import ConfigError
 from motet.membership.config import MembershipConfig
 from motet.multicast.config import MulticastConfig
@@ -23,10 +23,13 @@ class MemberConfig:
     membership: MembershipConfig | None = None  # None: views are handed to the member
     ordering: OrderingConfig | None = None  # None: no total order; it needs membership
     snapshot: SnapshotConfig = field(default_factory=SnapshotConfig)
+    packet_bytes: int = 1_400  # of a segment of a larger datagram, with its header; 0: none is ever cut by us
     state_buffer_bytes: int = 64 << 20  # what a joiner keeps back while it gets the state; beyond it senders wait
 
     def __post_init__(self) -> None:
         require_between("frame_bytes", self.frame_bytes, 256, MAX_DATAGRAM_BYTES)
+        if self.packet_bytes:
+            require_between("packet_bytes", self.packet_bytes, MIN_PACKET_BYTES, MAX_DATAGRAM_BYTES)
         require_between("state_buffer_bytes", self.state_buffer_bytes, 0, 1 << 40)
         if self.ordering is not None and self.membership is None:
             raise ConfigError("total order needs membership: give the MemberConfig a MembershipConfig")

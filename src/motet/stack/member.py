@@ -46,13 +46,19 @@ from motet.stack.channel import GroupChannel
 from motet.stack.config import MemberConfig
 from motet.stack.delivery import Delivered, Delivery, Superseded
 from motet.stack.memory import Memory
+from motet.stack.segmentation import Segmentation
 from motet.stack.snapshots import SnapshotCarrier
 from motet.unicast import Unicast
 from motet.unicast.machine import FRAMES as UNICAST_FRAMES
+from motet.window.ranges import Ranges, limited
 from motet.wire.body import UNCOUNTED, Port
 from motet.wire.codec import Envelope, decode, encode, encode_parts, group_id
+from motet.wire.frames import MulticastData, MulticastXmitRequest, UnicastData, UnicastXmitRequest
 from motet.wire.ordered import Tag
 from motet.wire.snapshot import Waiting
+
+CARRY_BODIES = (MulticastData, UnicastData)
+MOST_LOST = 64  # frames of one request that are counted as lost
 
 Handler = Callable[[Address, Sequence[Frame], int], list[Effect]]
 FrameFailed = Callable[[bytes, Exception], None]
@@ -121,6 +127,8 @@ class Member:
         self._rest: Handler = self._receive_membership  # all other frames
         self._of_the_channel: tuple[Handler, ...] = (self._receive_multicast, self._receive_order)
         self._looped: list[Frame] = []  # what we sent to ourselves
+        self.frame_bytes = config.frame_bytes
+        self.segmentation = Segmentation(config.packet_bytes)
         self.on_frame_failed: FrameFailed | None = None  # told of errors in handling a datagram; None: they are raised
         self._is_order_due = False  # something has come for the channel that was not put in order yet
         self._is_held = False
@@ -460,6 +468,8 @@ class Member:
         return sender, envelope.frame
 
     def _receive_multicast(self, source: Address, frames: Sequence[Frame], now: int) -> list[Effect]:
+        if self.segmentation.is_watching:
+            self._note_requests(source, frames)
         effects = self.channel.receive(source, frames, now)
         self._is_order_due = True
         if self._membership is not None:
@@ -475,8 +485,24 @@ class Member:
         return self.channel.receive_order(source, frames) + self._membership.heard(source, now)
 
     def _receive_unicast(self, source: Address, frames: Sequence[Frame], now: int) -> list[Effect]:
+        if self.segmentation.is_watching:
+            self._note_requests(source, frames)
         effects = self.unicast.receive(source, frames, now)
         return effects + self._membership.heard(source, now) if self._membership is not None else effects
+
+    def _note_requests(self, source: Address, frames: Sequence[Frame]) -> None:
+        """What is asked for again was lost; how large it is, its window knows."""
+        for frame in frames:
+            if isinstance(frame, MulticastXmitRequest) and frame.sender == self._incarnation:
+                self._note_lost(frame.ranges, lambda seqno: self.multicast.sender.window[seqno])
+            elif isinstance(frame, UnicastXmitRequest) and (connection := self.unicast.sender(source)) is not None:
+                self._note_lost(frame.ranges, connection.body)
+
+    def _note_lost(self, ranges: Ranges, body_of: Callable[[int], bytes | None]) -> None:
+        for first, last in limited(ranges, MOST_LOST):
+            for seqno in range(first, last + 1):
+                if (body := body_of(seqno)) is not None:
+                    self.segmentation.asked(len(body))
 
     def _receive_membership(self, source: Address, frames: Sequence[Frame], now: int) -> list[Effect]:
         effects: list[Effect] = []
@@ -517,6 +543,8 @@ class Member:
                 if isinstance(effect.frame, UNICAST_FRAMES):  # of all others nobody but a forged cut makes us ask
                     self._looped.append(effect.frame)
             elif type(effect) is Transmit:
+                if type(effect.frame) in CARRY_BODIES:
+                    self.segmentation.sent(len(effect.frame.body), 1)  # type: ignore[attr-defined]
                 made.append(Datagram((effect.to,), *self._parts(effect.to.incarnation, effect.frame)))
             elif type(effect) is Broadcast:
                 made += self._broadcast(effect.frame, now)
@@ -557,6 +585,8 @@ class Member:
             return []
         if self._membership is not None:
             self._membership.spoke(now)
+        if type(frame) is MulticastData:
+            self.segmentation.sent(len(frame.body), len(self._others))
         return [Datagram(self._others, *self._parts(NOBODY, frame))]
 
     def _deliver(self, effect: Deliver, now: int) -> list[Effect]:

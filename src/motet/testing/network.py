@@ -161,6 +161,7 @@ class SimTransport:
         self.group: Endpoint | None = None
         self.wants_sources = False
         self.lost = 0
+        self.expects_runs = False
         self.receive_bytes = 0
         self.address = Address(name, endpoint.host, endpoint.port, 1)  # the network model looks at the name only
         self._network = network
@@ -175,6 +176,13 @@ class SimTransport:
 
     def send(self, data: bytes, to: Endpoint, tail: bytes = b"") -> None:
         self._network._carry(self, b"".join((data, tail)), to)
+
+    def send_all(self, datagrams: Sequence[bytes], to: Endpoint) -> None:
+        for datagram in datagrams:
+            self.send(datagram, to)
+
+    def packet_bytes(self, to: Endpoint) -> int:
+        return self._network.profile.packet_bytes
 
     def deliver(self, data: bytes, source: Endpoint) -> None:
         if self._received is not None:

@@ -122,6 +122,11 @@ class SendConnection:
         self._used_at = now
         return self._pump(now)
 
+    def body(self, seqno: int) -> bytes | None:
+        """What is held under this number."""
+        sent = self.window[seqno]
+        return None if sent is None else sent.body
+
     def heard(self, now: int) -> None:
         """Any frame of the peer is a sign of life."""
         self._silent_since = now
