@@ -89,7 +89,7 @@ class Process:
 
 
 async def main(name: str, bind: str, seeds: list[str], options: dict[str, Any]) -> None:
-    config = Config.load(None, {}, preset="local", **options.pop("config", {}))
+    config = Config.load(None, {}, **{"preset": "local", **options.pop("config", {})})
     if seconds := options.pop("slow_state", None):
         options |= {
             "state_provider": partial(slow_state, seconds),

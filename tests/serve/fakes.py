@@ -56,6 +56,14 @@ def stats_of(
             "holdback": 0,
             "under_way": 0,
         },
+        "frames": {
+            "bytes": 32_000,
+            "path_bytes": 1_472,
+            "segment_bytes": 0,
+            "segments": "whole",
+            "lost_share": 0.0,
+            "resent_share": 0.01,
+        },
         "multicast": {
             "low": 900,
             "delivered": 930,

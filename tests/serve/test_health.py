@@ -48,6 +48,14 @@ def test_in_no_view_yet() -> None:
     assert "same group name and key" in remark(found, "in no view")
 
 
+@pytest.mark.parametrize(("segments", "level"), [("light", Level.GOOD), ("grid", Level.WATCH)])
+def test_datagrams_that_are_cut_because_packets_are_lost(segments: str, level: Level) -> None:
+    found = health(changed(frames={"segments": segments, "segment_bytes": 1_400, "lost_share": 0.034}))
+    assert found.level is level
+    assert found.is_well
+    assert f"segments of 1,400 bytes with parity ({segments}); 3.4 % of them" in remark(found, "Packets are lost")
+
+
 def test_repairs_under_loss_are_normal() -> None:
     found = health(stats_of(), growth=grown(frame_sent=900, frame_resent=100))
     assert found.level is Level.GOOD

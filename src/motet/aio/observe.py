@@ -53,6 +53,7 @@ class Observer:
         self.queue: dict[str, Any] = {"messages": 0, "bytes": 0, "limit": 0, "held": False}
         self.services: dict[str, str] = {}
         self.first: Callable[[], int] = lambda: 1  # the first position that a journal still has
+        self._mode = Mode.WHOLE
         self._notices: dict[Address, dict[str, str]] = {}  # where other members serve what
 
     def hear(self, effects: list[Effect]) -> None:
@@ -79,6 +80,9 @@ class Observer:
             elif isinstance(effect, BecameResponsive):
                 self._note("responsive", str(effect.peer))
                 logger.info("%s is no longer busy", effect.peer)
+
+        if self._driver.member.segmentation.mode is not self._mode:
+            self._note_mode(self._driver.member.segmentation.mode)
 
     def hear_notice(self, source: Address, notice: bytes) -> None:
         """On the application's loop. Whatever a member says of itself is short text, or is not believed."""
@@ -123,6 +127,14 @@ class Observer:
                 self._note("state_delayed", f"{effect.provider} has not given the state yet")
             case StateFailed():
                 self._note("state_failed", effect.reason)
+
+    def _note_mode(self, mode: Mode) -> None:
+        self._mode = mode
+        size = self._driver.member.segmentation.packet_bytes
+        how = "in one piece" if mode is Mode.WHOLE else f"in segments of {size} bytes ({mode.name.lower()})"
+        self._note("segments", f"datagrams larger than a packet leave {how}")
+        if mode is Mode.LIGHT:
+            logger.info("packets are lost: datagrams larger than a packet leave %s", how)
 
     def _note(self, kind: str, text: str) -> None:
         self._events.append({"at": self._time(), "kind": kind, "text": text})

@@ -178,12 +178,23 @@ def _log(stats: Stats) -> Iterator[tuple[str, str]]:
     used = whole(window, "high") - whole(window, "low")
     waiting = size(number(window, "waiting_bytes"))
     yield "send window", f"{used} of {whole(window, 'capacity')} frames ({percent(window_fill(stats))}), {waiting} wait"
+    yield "frames", _frames(stats)
     held = ", application too slow: senders wait" if truth(stats, "queue", "held") else ""
     yield "queue", f"{whole(stats, 'queue', 'messages'):,} messages, {size(number(stats, 'queue', 'bytes'))}{held}"
     rates = stats.get("rates")
     sent, delivered = number(rates, "sent_per_s"), number(rates, "delivered_per_s")
     yield "rates", f"{sent:,.0f} sent/s, {delivered:,.0f} delivered/s, {size(number(rates, 'bytes_per_s'))}/s"
     yield "latency", f"median {_latency(stats, 'median_us')}, p99 {_latency(stats, 'p99_us')}"
+
+
+def _frames(stats: Stats) -> str:
+    frames = stats.get("frames")
+    how = f"in segments of {size(number(frames, 'segment_bytes'))} ({plain(text(frames, 'segments'))})"
+    whole_ones = text(frames, "segments") in ("", "whole")
+    return (
+        f"up to {size(number(frames, 'bytes'))}, {'in one piece' if whole_ones else how}; "
+        f"{percent(number(frames, 'resent_share'))} sent again"
+    )
 
 
 def _latency(stats: Stats, name: str) -> str:

@@ -111,6 +111,7 @@ def _remarks(stats: Stats, stalled_s: float, growth: Growth) -> Iterator[Remark]
     yield from _view_remarks(stats)
     yield from _progress_remarks(stats, stalled_s)
     yield from _repair_remarks(growth)
+    yield from _segment_remarks(stats)
     yield from _noise_remarks(growth)
     yield from _fault_remarks(stats)
 
@@ -226,6 +227,20 @@ def _repair_remarks(growth: Growth) -> Iterator[Remark]:
             Level.NOTE,
             f"{percent(share)} of frames were sent again. Normal where datagrams get lost; the application loses none.",
         )
+
+
+def _segment_remarks(stats: Stats) -> Iterator[Remark]:
+    mode = text(stats, "frames", "segments")
+    if mode in ("", "whole"):
+        return
+    lost = number(stats, "frames", "lost_share")
+    yield Remark(
+        Level.NOTE if mode == "light" else Level.WATCH,
+        f"Packets are lost on the way to other members, so datagrams larger than a packet leave in segments of "
+        f"{whole(stats, 'frames', 'segment_bytes'):,} bytes with parity ({mode}); {percent(lost)} of them were asked "
+        "for again since. Nothing is lost for the application; the group is slower.",
+        "`motet probe` shows the loss of each link: look for a bad cable, a busy switch or a full tunnel.",
+    )
 
 
 def _noise_remarks(growth: Growth) -> Iterator[Remark]:

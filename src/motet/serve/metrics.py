@@ -39,6 +39,21 @@ GAUGES: tuple[tuple[str, str, Callable[[Stats], float]], ...] = (
         "accepted, waiting for window space",
         lambda s: number(s, "multicast", "waiting_bytes"),
     ),
+    (
+        "motet_segment_bytes",
+        "size of the segments that large datagrams are cut into because packets are lost; 0: they are not cut",
+        lambda s: number(s, "frames", "segment_bytes"),
+    ),
+    (
+        "motet_large_frames_lost_ratio",
+        "of the large frames sent lately, those that were asked for again",
+        lambda s: number(s, "frames", "lost_share"),
+    ),
+    (
+        "motet_frames_resent_ratio",
+        "of all frames ever sent, those that were sent again",
+        lambda s: number(s, "frames", "resent_share"),
+    ),
     ("motet_queue_messages", "delivered, not yet taken by the application", lambda s: number(s, "queue", "messages")),
     ("motet_queue_bytes", "the same, in bytes", lambda s: number(s, "queue", "bytes")),
     ("motet_queue_held", "1 while a slow application slows the senders down", lambda s: truth(s, "queue", "held")),
