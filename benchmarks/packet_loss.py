@@ -32,7 +32,7 @@ MEMBERS = "abc"
 KEY = "1:" + "5a" * 32  # of a group that exists for a measurement only
 PORT = 7800
 MESSAGES = [os.urandom(1_000) for _ in range(50)]
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 
 
 # Namespaces
