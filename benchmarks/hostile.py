@@ -31,8 +31,8 @@ from random import Random
 from typing import Any, NamedTuple
 
 import motet
-from motet.core.identity import Endpoint
-from motet.wire.seal import MAGIC, Keyring, Sealer
+from motet.protocol.core.identity import Endpoint
+from motet.protocol.wire.seal import MAGIC, Keyring, Sealer
 
 KEY, FOREIGN_KEY = f"7:{'11' * 32}", f"7:{'22' * 32}"
 MOST_GROWTH_MB = 64.0

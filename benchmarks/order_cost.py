@@ -14,19 +14,19 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from itertools import product
 
-from motet.core.effects import Frame
-from motet.core.units import MICROSECOND, MILLISECOND, SECOND
-from motet.membership import MembershipConfig
-from motet.multicast.machine import FRAMES as MULTICAST_FRAMES
-from motet.ordering import OrderingConfig
-from motet.ordering.machine import FRAMES as ORDERING_FRAMES
-from motet.sim.group_plan import GroupPlan, endpoint_of
-from motet.sim.membership import GROUP
-from motet.sim.network import NetworkProfile
-from motet.sim.total_order import TotalOrderWorld
-from motet.sim.transcript import Transcript
-from motet.stack import MemberConfig
-from motet.wire.codec import Envelope, decode, group_id
+from motet.protocol.core.effects import Frame
+from motet.protocol.core.units import MICROSECOND, MILLISECOND, SECOND
+from motet.protocol.member import MemberConfig
+from motet.protocol.membership import MembershipConfig
+from motet.protocol.multicast.machine import FRAMES as MULTICAST_FRAMES
+from motet.protocol.ordering import OrderingConfig
+from motet.protocol.ordering.machine import FRAMES as ORDERING_FRAMES
+from motet.protocol.wire.codec import Envelope, decode, group_id
+from motet.sim.scenarios.group_plan import GroupPlan, endpoint_of
+from motet.sim.scenarios.membership import GROUP
+from motet.sim.scenarios.total_order import TotalOrderWorld
+from motet.sim.world.network import NetworkProfile
+from motet.sim.world.transcript import Transcript
 
 GROUPS = (3, 5, 10)
 CARRIERS = {

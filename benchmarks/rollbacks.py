@@ -13,9 +13,9 @@ import sys
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 
-from motet.sim.membership import run_world
-from motet.sim.presets import PresetsWorld
-from motet.sim.presets_plan import draw_presets_plan
+from motet.sim.scenarios.membership import run_world
+from motet.sim.scenarios.presets import PresetsWorld
+from motet.sim.scenarios.presets_plan import draw_presets_plan
 
 SEEDS = 300
 FAST_PATHS: dict[str, dict[str, object]] = {"on": {}, "off": {"order_early_members": 0}}

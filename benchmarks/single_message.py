@@ -21,8 +21,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import asdict, dataclass
 
 import motet
-from motet.aio.events import Batch, BatchEvent
-from motet.aio.group import Group, Order
+from motet.api.events import Batch, BatchEvent
+from motet.api.group import Group, Order
 
 MESSAGE = bytes(100)
 ROUNDS = 15

@@ -27,11 +27,11 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from motet.journal.reader import JournalReader
-from motet.serve.client import LogClient
-from motet.spark.audit import run_audit
+from motet.audit.audit import run_audit
+from motet.audit.verdict import to_text
+from motet.log.journal.reader import JournalReader
+from motet.log.service.client import LogClient
 from motet.spark.session import build_session
-from motet.spark.verdict import to_text
 
 ROOT = Path(__file__).parent.parent
 COPY = b"copy "

@@ -17,15 +17,15 @@ from random import Random
 from statistics import median
 from unittest.mock import patch
 
-from motet.core.effects import Frame
-from motet.core.units import MICROSECOND, MILLISECOND, SECOND
-from motet.membership import MembershipConfig
-from motet.membership.engine import FRAMES as ENGINE_FRAMES
-from motet.sim.group_plan import GroupFault, GroupFaultKind, GroupPlan, endpoint_of
-from motet.sim.history import EnteredView
-from motet.sim.membership import MembershipWorld
-from motet.sim.network import NetworkProfile
-from motet.stack import Member, MemberConfig
+from motet.protocol.core.effects import Frame
+from motet.protocol.core.units import MICROSECOND, MILLISECOND, SECOND
+from motet.protocol.member import Member, MemberConfig
+from motet.protocol.membership import MembershipConfig
+from motet.protocol.membership.engine import FRAMES as ENGINE_FRAMES
+from motet.sim.scenarios.group_plan import GroupFault, GroupFaultKind, GroupPlan, endpoint_of
+from motet.sim.scenarios.membership import MembershipWorld
+from motet.sim.world.history import EnteredView
+from motet.sim.world.network import NetworkProfile
 
 ROUNDS = 7  # of the small groups; large ones take the simulator minutes
 SETTLED_NS = {"local": 5 * SECOND, "lan": 8 * SECOND, "wan": 60 * SECOND}  # a group that started together is quiet

@@ -18,9 +18,9 @@ import pytest
 import motet
 from motet.cli.app import main
 from motet.cli.demo import _why_no_spark
-from motet.demo.ingest import MOST_FAILURES
-from motet.demo.judge import AUDIT, HELD, NOT_SHOWN, TABLE
-from motet.demo.plan import NAMES
+from motet.harness.demo.ingest import MOST_FAILURES
+from motet.harness.demo.judge import AUDIT, HELD, NOT_SHOWN, TABLE
+from motet.harness.demo.plan import NAMES
 
 PATIENCE_S = 300.0  # a bound for a test that hangs, not a measure of anything
 MARK = "MOTET_TEST_OF_DEMO"

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from motet.serve.admin_client import AdminClient, parse_endpoint
-from motet.serve.reading import whole
+from motet.admin.client import AdminClient, parse_endpoint
+from motet.log.service.validated_json import whole
 from tests.cli.nodes import PATIENCE_S, NodeProcess
 
 TOKEN = "a-token-of-the-tests"

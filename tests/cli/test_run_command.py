@@ -129,7 +129,7 @@ class Running:
 
     def members(self) -> list[int]:
         """Processes of members that this run has started."""
-        return [pid for pid, words in _processes() if words[1:4] == ["-m", "motet.runs", str(self.process.pid)]]
+        return [pid for pid, words in _processes() if words[1:4] == ["-m", "motet.harness.runs", str(self.process.pid)]]
 
     def until_there_are(self, members: int) -> None:
         until = time.monotonic() + PATIENCE_S

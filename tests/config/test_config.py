@@ -17,12 +17,12 @@ from motet.config.model import TIES
 from motet.config.presets import PRESETS
 from motet.config.reference import reference, variables
 from motet.config.settings import Kind, key_of, setting_of
-from motet.core.identity import Endpoint
-from motet.core.units import MILLISECOND, SECOND
 from motet.errors import ConfigError
-from motet.journal.config import Fsync, JournalConfig
-from motet.membership import DnsName, IpMulticast, MembershipConfig, SharedDirectory, StaticSeeds
-from motet.wire.seal import SEAL_OVERHEAD
+from motet.log.journal.config import Fsync, JournalConfig
+from motet.protocol.core.identity import Endpoint
+from motet.protocol.core.units import MILLISECOND, SECOND
+from motet.protocol.membership import DnsName, IpMulticast, MembershipConfig, SharedDirectory, StaticSeeds
+from motet.protocol.wire.seal import SEAL_OVERHEAD
 
 KEY = "11" * 32
 RANGES = [field for field in fields(Config) if setting_of(field).kind in (Kind.COUNT, Kind.SIZE, Kind.DURATION)]

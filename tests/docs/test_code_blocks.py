@@ -20,7 +20,7 @@ from tests.docs.pages import DOCS, ROOT, Block, blocks
 PATIENCE_S = 60.0  # a bound for a page that hangs
 PAGES = [ROOT / "README.md", DOCS / "index.md", *sorted((DOCS / "guide").glob("*.md"))]
 ELSEWHERE = {  # pages whose blocks need more around them than an empty directory
-    "log-service.md": "tests/serve/test_guide.py",
+    "log-service.md": "tests/log/service/test_guide.py",
     "testing.md": "tests/testing/test_guide.py",
     "pipeline.md": "tests/spark",
     "spark.md": "tests/spark/test_guide.py",

@@ -7,8 +7,9 @@ from functools import cache
 
 import pytest
 
-from motet.core.units import MILLISECOND, SECOND
-from motet.sim.group_plan import (
+from motet.protocol.core.units import MILLISECOND, SECOND
+from motet.sim.runner import SCENARIOS, run_seed
+from motet.sim.scenarios.group_plan import (
     AMBUSHED,
     CLUSTER_NS,
     LARGE_GROUP,
@@ -19,8 +20,7 @@ from motet.sim.group_plan import (
     draw_large_plan,
     endpoint_of,
 )
-from motet.sim.membership import run_membership
-from motet.sim.runner import SCENARIOS, run_seed
+from motet.sim.scenarios.membership import run_membership
 
 CHUNK = 5  # seeds per test, so that the workers of a parallel run share them evenly
 SWEEP = [range(start, start + CHUNK) for start in range(0, 60, CHUNK)]

@@ -8,25 +8,24 @@ from typing import Any
 
 import pytest
 
-from motet.core.effects import Effect, Frame
-from motet.core.identity import Address
-from motet.core.view import NO_BALLOT, Ballot, View, ViewId
-from motet.membership import coordinator, participant
-from motet.membership.coordinator import Round
-from motet.membership.detector import FailureDetector, Standing, Suspected
-from motet.membership.discovery import Discovery
-from motet.membership.engine import ViewEngine
-from motet.membership.machine import Membership
-from motet.membership.merge import MergeLeader
-from motet.membership.primary import PrimaryRecord
-from motet.multicast.machine import Multicast
-from motet.multicast.receiver import MulticastReceiver
-from motet.multicast.sender import MulticastSender
-from motet.sim.runner import run_seed
-from motet.stack import Member
-from motet.stack.channel import GroupChannel
-from motet.window.digest import Cut, DigestEntry
-from motet.wire.frames import (
+from motet.protocol.core.effects import Effect, Frame
+from motet.protocol.core.identity import Address
+from motet.protocol.core.view import NO_BALLOT, Ballot, View, ViewId
+from motet.protocol.member import Member
+from motet.protocol.member.channel import GroupChannel
+from motet.protocol.membership import coordinator, participant
+from motet.protocol.membership.coordinator import Round
+from motet.protocol.membership.detector import FailureDetector, Standing, Suspected
+from motet.protocol.membership.discovery import Discovery
+from motet.protocol.membership.engine import ViewEngine
+from motet.protocol.membership.machine import Membership
+from motet.protocol.membership.merge import MergeLeader
+from motet.protocol.membership.primary import PrimaryRecord
+from motet.protocol.multicast.machine import Multicast
+from motet.protocol.multicast.receiver import MulticastReceiver
+from motet.protocol.multicast.sender import MulticastSender
+from motet.protocol.window.digest import Cut, DigestEntry
+from motet.protocol.wire.frames import (
     Commit,
     CutTo,
     LogEnd,
@@ -37,6 +36,7 @@ from motet.wire.frames import (
     Prepared,
     Ready,
 )
+from motet.sim.runner import run_seed
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 

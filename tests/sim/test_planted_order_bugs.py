@@ -11,21 +11,21 @@ from dataclasses import replace
 
 import pytest
 
-from motet.core.effects import Effect
-from motet.core.view import View
-from motet.ordering.continuous_carrier import ContinuousCarrier
-from motet.ordering.early import EarlyNumbers
-from motet.ordering.holdback import HoldBackQueue, Pending
-from motet.ordering.isis import Isis
-from motet.ordering.log import Log
-from motet.ordering.machine import TotalOrder
-from motet.ordering.outbox import Outbox
-from motet.ordering.producers import Producers
-from motet.ordering.stability import Stability
-from motet.ordering.window_carrier import WindowCarrier
+from motet.protocol.core.effects import Effect
+from motet.protocol.core.view import View
+from motet.protocol.ordering.continuous_carrier import ContinuousCarrier
+from motet.protocol.ordering.early import EarlyNumbers
+from motet.protocol.ordering.holdback import HoldBackQueue, Pending
+from motet.protocol.ordering.isis import Isis
+from motet.protocol.ordering.log import Log
+from motet.protocol.ordering.machine import TotalOrder
+from motet.protocol.ordering.outbox import Outbox
+from motet.protocol.ordering.producers import Producers
+from motet.protocol.ordering.stability import Stability
+from motet.protocol.ordering.window_carrier import WindowCarrier
+from motet.protocol.wire.frames import LogEnd, OrderAck
+from motet.protocol.wire.ordered import Number, Tag
 from motet.sim.runner import run_seed
-from motet.wire.frames import LogEnd, OrderAck
-from motet.wire.ordered import Number, Tag
 
 SEEDS = range(500)
 Plant = Callable[[pytest.MonkeyPatch], None]

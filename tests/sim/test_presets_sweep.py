@@ -9,16 +9,17 @@ from functools import cache
 import pytest
 
 from motet.config import Config
-from motet.core.effects import Effect
-from motet.core.identity import Address
-from motet.core.units import SECOND
-from motet.core.view import View, ViewId
-from motet.sim.expulsions import expulsions_of
-from motet.sim.group_plan import GroupFaultKind
-from motet.sim.history import EnteredView, History
-from motet.sim.membership import run_world
-from motet.sim.presets import PresetsHost, PresetsWorld, run_presets
-from motet.sim.presets_plan import (
+from motet.protocol.core.effects import Effect
+from motet.protocol.core.identity import Address
+from motet.protocol.core.units import SECOND
+from motet.protocol.core.view import View, ViewId
+from motet.protocol.member import Superseded
+from motet.sim.checkers.expulsions import expulsions_of
+from motet.sim.runner import SCENARIOS, run_seed
+from motet.sim.scenarios.group_plan import GroupFaultKind
+from motet.sim.scenarios.membership import run_world
+from motet.sim.scenarios.presets import PresetsHost, PresetsWorld, run_presets
+from motet.sim.scenarios.presets_plan import (
     BASE_NS,
     FEWEST_PARTITIONS,
     MOST_LATE,
@@ -28,8 +29,7 @@ from motet.sim.presets_plan import (
     PresetsPlan,
     draw_presets_plan,
 )
-from motet.sim.runner import SCENARIOS, run_seed
-from motet.stack import Superseded
+from motet.sim.world.history import EnteredView, History
 
 DRAWN = range(400)
 CHEAP = {  # quick ones of each preset, which together lose, delay, part, restart, and send one by one

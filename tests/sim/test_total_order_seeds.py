@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from motet.sim.runner import run_seed
-from motet.sim.total_order import draw_logged_plan
+from motet.sim.scenarios.total_order import draw_logged_plan
 
 # A log that was taken up after a restart was not the one whose stability was told: 97. A member that had left with the
 # numbers of others kept early ones of its own, which ended before them: 2063.

@@ -13,9 +13,9 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from motet.errors import ConfigError, LogUnavailableError
-from motet.serve.flight import LogService
+from motet.log.service.flight import LogService
 from motet.spark.sink import Shape, StreamWriter, batch_writer, in_order, packed, query_id, stream_writer
-from tests.serve.memory import FailingDoor, FakeGroup, MemorySource
+from tests.log.service.memory import FailingDoor, FakeGroup, MemorySource
 
 SCHEMA = StructType().add("key", "binary").add("payload", "binary").add("at", "long")
 
@@ -84,7 +84,7 @@ def test_a_batch_that_broke_off_in_the_middle_is_completed(group: FakeGroup) -> 
 
 def _without_patience(writer: StreamWriter, messages: list[WriterCommitMessage | None], batch: int) -> None:
     """As `commit`, but giving up at once."""
-    from motet.serve.client import LogClient
+    from motet.log.service.client import LogClient
     from motet.spark.sink import producer_of
 
     table = in_order(messages)

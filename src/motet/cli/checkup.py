@@ -24,9 +24,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from motet.config import Config
-from motet.core.identity import Endpoint
 from motet.errors import MotetError
-from motet.journal.disk import DIRECTORY_MODE
+from motet.log.journal.disk import DIRECTORY_MODE
+from motet.protocol.core.identity import Endpoint
 
 PATIENCE_S = 1.0
 ENOUGH_FILES = 1024

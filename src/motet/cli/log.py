@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.table import Table
 
 from motet.errors import ConfigError, MotetError
-from motet.serve.client import LogClient
-from motet.serve.link import Offsets
+from motet.log.service.client import LogClient
+from motet.log.service.link import Offsets
 
 MOST_LINES = 5000  # of one append; what has come meanwhile goes together
 MOST_WAITING = 50_000  # lines read ahead of the group

@@ -11,14 +11,14 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from motet.aio.faults import parse_fault
 from motet.cli.node import load_config
 from motet.errors import ConfigError, MotetError
-from motet.runs.interrupt import Interrupted, run_until_interrupted
-from motet.runs.party import Word
-from motet.runs.perform import Outcome, perform
-from motet.runs.report import print_outcome, summary
-from motet.runs.work import LEAST_SIZE, Plan, deadline_for, inbound, name_of, parse_deadline
+from motet.harness.runs.interrupt import Interrupted, run_until_interrupted
+from motet.harness.runs.party import Word
+from motet.harness.runs.perform import Outcome, perform
+from motet.harness.runs.report import print_outcome, summary
+from motet.harness.runs.work import LEAST_SIZE, Plan, deadline_for, inbound, name_of, parse_deadline
+from motet.runtime.faults import parse_fault
 
 EXAMPLES = """
 Examples:

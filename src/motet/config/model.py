@@ -27,12 +27,13 @@ from motet.config.settings import (
     texts,
 )
 from motet.config.sources import gather, named_file
-from motet.core.identity import Endpoint, is_loopback, parse_endpoint
-from motet.core.limits import MAX_DATAGRAM_BYTES
-from motet.core.units import DAY, HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND
 from motet.errors import ConfigError
-from motet.journal.config import Fsync, JournalConfig
-from motet.membership import (
+from motet.log.journal.config import Fsync, JournalConfig
+from motet.protocol.core.identity import Endpoint, is_loopback, parse_endpoint
+from motet.protocol.core.limits import MAX_DATAGRAM_BYTES
+from motet.protocol.core.units import DAY, HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND
+from motet.protocol.member import MemberConfig
+from motet.protocol.membership import (
     DetectorConfig,
     DiscoveryConfig,
     DnsName,
@@ -43,13 +44,12 @@ from motet.membership import (
     StaticSeeds,
     TransferConfig,
 )
-from motet.multicast import MulticastConfig
-from motet.ordering import OrderingConfig
-from motet.ordering.config import MOST_REACH
-from motet.snapshot.config import SnapshotConfig
-from motet.stack import MemberConfig
-from motet.unicast import UnicastConfig
-from motet.wire.seal import SEAL_OVERHEAD, Keyring
+from motet.protocol.multicast import MulticastConfig
+from motet.protocol.ordering import OrderingConfig
+from motet.protocol.ordering.config import MOST_REACH
+from motet.protocol.snapshot.config import SnapshotConfig
+from motet.protocol.unicast import UnicastConfig
+from motet.protocol.wire.seal import SEAL_OVERHEAD, Keyring
 
 Source = StaticSeeds | IpMulticast | DnsName | SharedDirectory
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from motet.core.units import MILLISECOND, MINUTE, SECOND
+from motet.protocol.core.units import MILLISECOND, MINUTE, SECOND
 
 # Processes of one machine: round trips of a tenth of a millisecond, and no loss but what full buffers drop.
 LOCAL: Mapping[str, object] = {
