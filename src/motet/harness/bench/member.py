@@ -13,7 +13,7 @@ from motet.harness.bench.job import Job, Load
 from motet.harness.bench.party import Tally
 from motet.protocol.core.identity import Address
 
-KEY = "1:" + "0" * 64  # a key for measurements only
+KEY = "1:" + "5a" * 32  # for measurements only; nothing but zeros would be refused
 
 
 class MotetParty:
