@@ -6,7 +6,7 @@ import json
 import os
 import sys
 
-from motet.harness.demo.tether import tie_to_parent
+from motet.harness.child_link import tie_to_parent
 
 
 def main() -> None:

@@ -20,9 +20,9 @@ from motet.api.joining import Joining
 from motet.api.receipts import Receipt
 from motet.config import Config
 from motet.errors import MotetError, SnapshotError
+from motet.harness.child_link import say
 from motet.harness.demo.cut import balance
 from motet.harness.demo.plan import GROUP, RATE, SETTINGS
-from motet.harness.demo.tether import say
 from motet.protocol.core.view import View
 from motet.protocol.membership.engine import ViewInstalled
 from motet.protocol.ordering import RolledBack

@@ -24,9 +24,9 @@ from motet.api.group import Group
 from motet.api.joining import Joining
 from motet.config import Config
 from motet.errors import MotetError
+from motet.harness.child_link import say, tie_to_parent
 from motet.harness.runs.sequence import DeliveredSequence, counts_of, digest, gaps, read_batch, save, save_numbers
 from motet.harness.runs.standing import Standing
-from motet.harness.runs.tether import say, tie_to_parent
 from motet.harness.runs.work import NUMBER_BITS, Work, entry_of, name_of, payloads_of
 from motet.protocol.core.effects import Channel, SendFailed
 from motet.protocol.membership.engine import ViewInstalled
