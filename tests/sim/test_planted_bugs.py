@@ -146,7 +146,7 @@ def the_largest_ack_purges(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(AckTable, "ack", ack)
 
 
-def no_tail_notice(patch: pytest.MonkeyPatch) -> None:
+def no_last_seqno_announcement(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MulticastSender, "tick", lambda self, now: [])
     patch.setattr(MulticastSender, "_restart_tail_timer", lambda self, now: None)
 
@@ -240,7 +240,7 @@ PLANTS: dict[Plant, int] = {  # the seed to begin with: one that catches it, in 
     a_message_on_a_closing_connection_does_not_open_it_again: 0,
     ack_of_a_non_member_counts: 2,
     the_largest_ack_purges: 2,
-    no_tail_notice: 1,
+    no_last_seqno_announcement: 1,
     a_gap_is_asked_for_once_only: 1,
     a_lost_ack_is_not_repeated: 1,
     multicast_acks_what_was_received_and_not_what_was_delivered: 6,
