@@ -7,73 +7,273 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from motet.aio.events import Batch, Message
+    from motet.aio.events import (
+        Batch,
+        BatchEvent,
+        BlockFailed,
+        Event,
+        Message,
+        RolledBack,
+        SendFailed,
+        StableAdvanced,
+        StateLost,
+        StateRefused,
+        ViewInstalled,
+    )
     from motet.aio.group import Group
     from motet.aio.joining import Joining, join
     from motet.aio.receipts import Receipt
     from motet.aio.sync import SyncGroup, join_sync
-    from motet.blocks import Counter, Lock, ReplicatedDict
-    from motet.config import Config
-    from motet.core.effects import SendFailed
-    from motet.core.identity import Address
-    from motet.core.view import View
-    from motet.errors import MotetError
-    from motet.membership.engine import ViewInstalled
-    from motet.membership.transfer import StateLost, StateRefused
-    from motet.ordering import RolledBack
+    from motet.blocks import Change, Counter, Lock, Machine, ReplicatedDict, ReplicatedState
+    from motet.config import Config, Settings
+    from motet.core.identity import Address, Endpoint
+    from motet.core.view import View, ViewId
+    from motet.errors import (
+        AdminRefusedError,
+        AdminUnreachableError,
+        BacklogFullError,
+        BindError,
+        BlockFailedError,
+        BlockRefusedError,
+        CallError,
+        CallTimeoutError,
+        ConfigError,
+        GroupFailedError,
+        JoinError,
+        JournalCorruptError,
+        JournalDivergedError,
+        JournalError,
+        JournalFullError,
+        JournalLockedError,
+        JournalTrimmedError,
+        LeftGroupError,
+        LockLostError,
+        LogBehindError,
+        LogBrokenError,
+        LogBusyError,
+        LogError,
+        LogPositionError,
+        LogReadOnlyError,
+        LogRequestError,
+        LogTrimmedError,
+        LogUnavailableError,
+        MessageTooLargeError,
+        MisuseError,
+        MotetError,
+        NotAMemberError,
+        NotPrimaryError,
+        OperationRefusedError,
+        PeerUnreachableError,
+        RemoteError,
+        RepeatedAppendError,
+        SendFailedError,
+        SnapshotError,
+        SnapshotRunningError,
+        StateTransferError,
+        SyncError,
+        TokenError,
+        TooManyPeersError,
+        UnsettledError,
+    )
+    from motet.journal.reader import JournalReader
+    from motet.serve.client import LogClient
+    from motet.serve.flight import LogService, ServiceLimits
+    from motet.serve.guard import read_token
+    from motet.serve.journal_source import JournalSource
+    from motet.serve.link import Appended, Offsets
+    from motet.serve.tokens import Tls
+    from motet.snapshot.result import FlyingMessage, SnapshotResult
 
 __version__ = version("motet")
 
-# Where each name lives. They are loaded when they are first used: a room on its own must not pay for all others.
+# Where each name lives. A module is loaded when one of its names is first used, so that `import motet` stays quick and
+# a program that sends messages does not pay for Arrow.
 _HOMES = {
     "Address": "motet.core.identity",
+    "AdminRefusedError": "motet.errors",
+    "AdminUnreachableError": "motet.errors",
+    "Appended": "motet.serve.link",
+    "BacklogFullError": "motet.errors",
     "Batch": "motet.aio.events",
+    "BatchEvent": "motet.aio.events",
+    "BindError": "motet.errors",
+    "BlockFailed": "motet.aio.events",
+    "BlockFailedError": "motet.errors",
+    "BlockRefusedError": "motet.errors",
+    "CallError": "motet.errors",
+    "CallTimeoutError": "motet.errors",
+    "Change": "motet.blocks",
     "Config": "motet.config",
+    "ConfigError": "motet.errors",
     "Counter": "motet.blocks",
+    "Endpoint": "motet.core.identity",
+    "Event": "motet.aio.events",
+    "FlyingMessage": "motet.snapshot.result",
     "Group": "motet.aio.group",
+    "GroupFailedError": "motet.errors",
+    "JoinError": "motet.errors",
     "Joining": "motet.aio.joining",
+    "JournalCorruptError": "motet.errors",
+    "JournalDivergedError": "motet.errors",
+    "JournalError": "motet.errors",
+    "JournalFullError": "motet.errors",
+    "JournalLockedError": "motet.errors",
+    "JournalReader": "motet.journal.reader",
+    "JournalSource": "motet.serve.journal_source",
+    "JournalTrimmedError": "motet.errors",
+    "LeftGroupError": "motet.errors",
     "Lock": "motet.blocks",
+    "LockLostError": "motet.errors",
+    "LogBehindError": "motet.errors",
+    "LogBrokenError": "motet.errors",
+    "LogBusyError": "motet.errors",
+    "LogClient": "motet.serve.client",
+    "LogError": "motet.errors",
+    "LogPositionError": "motet.errors",
+    "LogReadOnlyError": "motet.errors",
+    "LogRequestError": "motet.errors",
+    "LogService": "motet.serve.flight",
+    "LogTrimmedError": "motet.errors",
+    "LogUnavailableError": "motet.errors",
+    "Machine": "motet.blocks",
     "Message": "motet.aio.events",
+    "MessageTooLargeError": "motet.errors",
+    "MisuseError": "motet.errors",
     "MotetError": "motet.errors",
+    "NotAMemberError": "motet.errors",
+    "NotPrimaryError": "motet.errors",
+    "Offsets": "motet.serve.link",
+    "OperationRefusedError": "motet.errors",
+    "PeerUnreachableError": "motet.errors",
     "Receipt": "motet.aio.receipts",
+    "RemoteError": "motet.errors",
+    "RepeatedAppendError": "motet.errors",
     "ReplicatedDict": "motet.blocks",
-    "RolledBack": "motet.ordering",
-    "SendFailed": "motet.core.effects",
-    "StateLost": "motet.membership.transfer",
-    "StateRefused": "motet.membership.transfer",
+    "ReplicatedState": "motet.blocks",
+    "RolledBack": "motet.aio.events",
+    "SendFailed": "motet.aio.events",
+    "SendFailedError": "motet.errors",
+    "ServiceLimits": "motet.serve.flight",
+    "Settings": "motet.config",
+    "SnapshotError": "motet.errors",
+    "SnapshotResult": "motet.snapshot.result",
+    "SnapshotRunningError": "motet.errors",
+    "StableAdvanced": "motet.aio.events",
+    "StateLost": "motet.aio.events",
+    "StateRefused": "motet.aio.events",
+    "StateTransferError": "motet.errors",
+    "SyncError": "motet.errors",
     "SyncGroup": "motet.aio.sync",
+    "Tls": "motet.serve.tokens",
+    "TokenError": "motet.errors",
+    "TooManyPeersError": "motet.errors",
+    "UnsettledError": "motet.errors",
     "View": "motet.core.view",
-    "ViewInstalled": "motet.membership.engine",
+    "ViewId": "motet.core.view",
+    "ViewInstalled": "motet.aio.events",
     "join": "motet.aio.joining",
     "join_sync": "motet.aio.sync",
+    "read_token": "motet.serve.guard",
 }
 
 __all__ = [
     "Address",
+    "AdminRefusedError",
+    "AdminUnreachableError",
+    "Appended",
+    "BacklogFullError",
     "Batch",
+    "BatchEvent",
+    "BindError",
+    "BlockFailed",
+    "BlockFailedError",
+    "BlockRefusedError",
+    "CallError",
+    "CallTimeoutError",
+    "Change",
     "Config",
+    "ConfigError",
     "Counter",
+    "Endpoint",
+    "Event",
+    "FlyingMessage",
     "Group",
+    "GroupFailedError",
+    "JoinError",
     "Joining",
+    "JournalCorruptError",
+    "JournalDivergedError",
+    "JournalError",
+    "JournalFullError",
+    "JournalLockedError",
+    "JournalReader",
+    "JournalSource",
+    "JournalTrimmedError",
+    "LeftGroupError",
     "Lock",
+    "LockLostError",
+    "LogBehindError",
+    "LogBrokenError",
+    "LogBusyError",
+    "LogClient",
+    "LogError",
+    "LogPositionError",
+    "LogReadOnlyError",
+    "LogRequestError",
+    "LogService",
+    "LogTrimmedError",
+    "LogUnavailableError",
+    "Machine",
     "Message",
+    "MessageTooLargeError",
+    "MisuseError",
     "MotetError",
+    "NotAMemberError",
+    "NotPrimaryError",
+    "Offsets",
+    "OperationRefusedError",
+    "PeerUnreachableError",
     "Receipt",
+    "RemoteError",
+    "RepeatedAppendError",
     "ReplicatedDict",
+    "ReplicatedState",
     "RolledBack",
     "SendFailed",
+    "SendFailedError",
+    "ServiceLimits",
+    "Settings",
+    "SnapshotError",
+    "SnapshotResult",
+    "SnapshotRunningError",
+    "StableAdvanced",
     "StateLost",
     "StateRefused",
+    "StateTransferError",
+    "SyncError",
     "SyncGroup",
+    "Tls",
+    "TokenError",
+    "TooManyPeersError",
+    "UnsettledError",
     "View",
+    "ViewId",
     "ViewInstalled",
     "__version__",
     "join",
     "join_sync",
+    "read_token",
 ]
 
+if not TYPE_CHECKING:  # a type checker would take this for "every name exists"
 
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'motet' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    def __getattr__(name: str) -> object:
+        """Called for a name only once: it is kept, and then costs what a name of any other module costs."""
+        if name not in _HOMES:
+            raise AttributeError(f"module 'motet' has no attribute {name!r}")
+        found = globals()[name] = getattr(import_module(_HOMES[name]), name)
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -18,7 +18,6 @@ from typing import Any
 import motet
 from motet.aio.group import Group
 from motet.config import Config
-from motet.core.effects import SendFailed
 from motet.errors import SendFailedError
 
 
@@ -51,7 +50,7 @@ class Process:
             elif isinstance(event, motet.RolledBack):
                 self.log = [entry for entry in self.log if entry[0] < event.first]
                 say(rolled_back=[event.first, event.last])
-            elif isinstance(event, SendFailed):
+            elif isinstance(event, motet.SendFailed):
                 say(failed=event.last - event.first + 1)
             elif isinstance(event, motet.ViewInstalled):
                 say(view=[member.name for member in event.view.members], primary=event.view.is_primary)

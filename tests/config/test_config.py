@@ -29,7 +29,7 @@ RANGES = [field for field in fields(Config) if setting_of(field).kind in (Kind.C
 TIED = {name for tie in TIES for name in (tie[0], tie[2])}
 
 
-def error_of(path: Path | None = None, **settings: object) -> str:
+def error_of(path: Path | None = None, **settings: Any) -> str:
     with pytest.raises(ConfigError) as caught:
         Config.load(path, {}, **settings)
     return str(caught.value)

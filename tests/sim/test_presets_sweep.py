@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import pytest
 
@@ -106,7 +107,8 @@ def test_members_have_the_shipped_settings(preset: str) -> None:
         ordering = plan.config.ordering
         if plan.preset != preset or ordering is None:
             continue
-        config = Config.load(environ={}, preset=preset, carrier=ordering.carrier)
+        given: dict[str, Any] = {"preset": preset, "carrier": ordering.carrier}
+        config = Config.load(environ={}, **given)
         shipped = config.member_config(plan.seeds, wants_state=True, waits_for_disk=ordering.waits_for_disk)
         assert plan.config == shipped
         assert all(plan.config_of(index, founds=True) == shipped for index in range(len(plan.names)))

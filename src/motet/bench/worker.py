@@ -11,13 +11,13 @@ from random import Random
 from struct import Struct
 from typing import Any
 
+from motet.aio.events import ViewInstalled
 from motet.aio.group import Group
 from motet.aio.observe import memory_bytes
 from motet.bench.job import Job, Kind, Load, Outcome, Sample
 from motet.bench.member import MotetParty
 from motet.bench.party import Party, Tally, open_party
 from motet.errors import MotetError
-from motet.membership.engine import ViewInstalled
 
 STAMP = Struct("<q")
 BATCH_BYTES = 50_000  # what the application hands over at once

@@ -1,9 +1,10 @@
-"""Small building blocks on the ordered log: a dict, a lock and a counter that are the same at every member."""
+"""Small building blocks on the ordered log: a dict, a lock, a counter and a state of one's own, the same everywhere."""
 
 from motet.blocks.base import Machine, OrderedLog, Sent
 from motet.blocks.counter import Counter, CounterMachine
 from motet.blocks.dictionary import Change, DictMachine, ReplicatedDict
 from motet.blocks.lock import Lock, LockMachine
+from motet.blocks.state import ReplicatedState
 
 __all__ = [
     "Change",
@@ -15,5 +16,6 @@ __all__ = [
     "Machine",
     "OrderedLog",
     "ReplicatedDict",
+    "ReplicatedState",
     "Sent",
 ]

@@ -16,15 +16,17 @@ import asyncio
 import json
 from contextlib import suppress
 from dataclasses import dataclass
+from struct import Struct
 from types import TracebackType
 
-from motet.blocks.base import REQUEST, Block, OrderedLog, Refused
+from motet.blocks.base import Block, OrderedLog, Refused
 from motet.core.identity import Address
 from motet.core.view import View
 from motet.errors import LockLostError, MisuseError, MotetError
 
 MOST_WAITING = 4_096
 ACQUIRE, RELEASE = b"A", b"R"
+REQUEST = Struct("<Q")  # follows RELEASE: which claim of the sender is given back
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,18 +14,16 @@ import sys
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from motet.aio.events import Batch
+from motet.aio.events import Batch, RolledBack, ViewInstalled
 from motet.aio.group import Group
 from motet.aio.joining import Joining
 from motet.aio.receipts import Receipt
-from motet.config import Config
+from motet.config import Config, Settings
 from motet.core.view import View
 from motet.demo.cut import balance
 from motet.demo.plan import GROUP, RATE, SETTINGS
 from motet.demo.tether import say
 from motet.errors import MotetError, SnapshotError
-from motet.membership.engine import ViewInstalled
-from motet.ordering import RolledBack
 from motet.snapshot.export import write_files
 
 TICK_S = 0.2
@@ -96,13 +94,13 @@ class Player:
 
     def _joining(self) -> Joining:
         part = self._part
-        config = Config.local(log_bind=part.log_bind, admin_bind=part.admin_bind, **SETTINGS)
+        settings: Settings = {**SETTINGS, "log_bind": part.log_bind, "admin_bind": part.admin_bind}
         return Joining(
             GROUP,
             name=part.name,
             bind=part.bind,
             seeds=part.seeds,
-            config=config,
+            config=Config.local(**settings),
             journal=part.journal,
             replay_from=1,
             state_provider=self._state,

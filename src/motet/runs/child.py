@@ -19,14 +19,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from motet.aio.events import Batch, BatchEvent
+from motet.aio.events import Batch, BatchEvent, RolledBack, SendFailed, ViewInstalled
 from motet.aio.group import Group
 from motet.aio.joining import Joining
 from motet.config import Config
-from motet.core.effects import Channel, SendFailed
 from motet.errors import MotetError
-from motet.membership.engine import ViewInstalled
-from motet.ordering import RolledBack
 from motet.runs.sequence import DeliveredSequence, counts_of, digest, gaps, read_batch, save, save_numbers
 from motet.runs.standing import Standing
 from motet.runs.tether import say, tie_to_parent
@@ -78,7 +75,7 @@ def main(parent: int, work: str) -> None:
 
 
 async def _live(work: Work) -> None:
-    given = dict(assignment.split("=", 1) for assignment in work.settings)
+    given: dict[str, Any] = dict(assignment.split("=", 1) for assignment in work.settings)
     joining = Joining(
         GROUP,
         name=name_of(work.index),
@@ -194,7 +191,7 @@ class MemberOfRun:
             self._view_position = event.position
             if self._work.journal is None:  # nobody fetches what was missed: the log goes on here
                 self._taken = max(self._taken, event.position)
-        elif isinstance(event, SendFailed) and event.channel is not Channel.UNICAST:
+        elif isinstance(event, SendFailed) and event.order != "direct":
             self._failed.update(range(event.first - 1, event.last) if event.first else ())
             self._report.failures.append(str(event.error))
 
@@ -229,7 +226,7 @@ class MemberOfRun:
     async def _tell(self) -> None:
         while True:
             progress = self._progress()  # first: what was sent by now is known to the member when it is asked
-            standing = await asyncio.wrap_future(self._group.look(Standing.of))
+            standing = await asyncio.wrap_future(self._group._look(Standing.of))
             say(standing=standing.as_dict() | progress)
             await asyncio.sleep(STANDING_EVERY_S)
 
