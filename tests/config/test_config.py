@@ -14,6 +14,7 @@ import pytest
 import motet.config
 from motet.config import Config, is_loopback, parse_endpoint
 from motet.config.model import TIES
+from motet.config.overrides import Settings
 from motet.config.presets import PRESETS
 from motet.config.reference import reference, variables
 from motet.config.settings import Kind, key_of, setting_of
@@ -23,6 +24,7 @@ from motet.errors import ConfigError
 from motet.journal.config import Fsync, JournalConfig
 from motet.membership import DnsName, IpMulticast, MembershipConfig, SharedDirectory, StaticSeeds
 from motet.wire.seal import SEAL_OVERHEAD
+from tests.config.overrides import MODULE, overrides
 
 KEY = "11" * 32
 RANGES = [field for field in fields(Config) if setting_of(field).kind in (Kind.COUNT, Kind.SIZE, Kind.DURATION)]
@@ -453,3 +455,8 @@ def test_a_config_needs_no_asyncio() -> None:
         "sys.modules['motet'] = motet; import motet.config; sys.exit('asyncio' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program, str(package)], check=False).returncode == 0
+
+
+def test_keyword_arguments_are_typed_as_the_settings_are() -> None:
+    assert set(Settings.__annotations__) == {key_of(field) for field in fields(Config)}
+    assert MODULE.read_text(encoding="utf-8") == overrides(), "refresh it: python -m tests.config.overrides"

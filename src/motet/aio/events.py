@@ -87,7 +87,7 @@ class ViewInstalled:
         return self.view.is_primary
 
     def __repr__(self) -> str:
-        told = {"joined": self.joined, "left": self.left, "lacking": self.lacking}
+        told = {"joined": self.joined, "left": self.left}
         changes = (f"; {what} {', '.join(one.name for one in who)}" for what, who in told.items() if who)
         kind = "primary" if self.is_primary else "not primary"
         return f"ViewInstalled({', '.join(self.names)}; {kind}{''.join(changes)}; position={self.position})"

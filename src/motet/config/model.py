@@ -72,6 +72,11 @@ TIES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
+    """The settings of one member. `local`, `lan` and `wan` begin with a preset and take settings as people write them.
+
+    It is checked when it is made, and never changes.
+    """
+
     # Datagrams. A frame of 32 000 bytes is cut into 22 packets by IP; on a switched network hardly any is lost, and
     # what Python does costs as much for a small datagram as for a large one.
     frame_bytes: int = size(32_000, 512, MAX_DATAGRAM_BYTES, "the largest datagram, with all headers and the seal")
