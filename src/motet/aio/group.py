@@ -31,7 +31,7 @@ from motet.aio.lanes import LANE_BYTES, Lanes, measure
 from motet.aio.observe import Observer
 from motet.aio.payloads import Payload, plain, plain_all
 from motet.aio.queue import MESSAGE_OVERHEAD, Batches, EventQueue, Later, weight_of
-from motet.aio.receipts import Ledger, Receipt
+from motet.aio.receipts import ReceiptTracker, Receipt
 from motet.aio.snapshots import SnapshotTaker
 from motet.aio.state import StateParts, StateProvider, StateReceiver
 from motet.core.effects import Channel, Effect, SendFailed
@@ -115,7 +115,7 @@ class Group:
         self._lanes = Lanes(self._check_open)
         self._streams = {name: (key, self._lanes.at(key)) for name, key in LANES.items()}
         self._gathering = Gathering(driver, self._loop)
-        self._ledger = Ledger()
+        self._receipts = ReceiptTracker()
         self._blocks = Blocks(self._block_failed)
         self._requests = count(1)  # of operations that are sent without a number of their own
         self._gives_stable = stable_events
@@ -145,7 +145,7 @@ class Group:
     @property
     def stable_position(self) -> int:
         """Every member of the primary view has delivered the log up to here."""
-        return self._ledger.stable
+        return self._receipts.stable
 
     @property
     def failing_lookups(self) -> str:
@@ -185,12 +185,12 @@ class Group:
             gathering.room -= len(payload) + MESSAGE_OVERHEAD
             if gathering.room < 0:
                 gathering.flush()
-            return self._ledger.unordered if order == "fifo" else self._ledger.issue(1)
+            return self._receipts.unordered if order == "fifo" else self._receipts.issue(1)
         stream = self._streams.get(order)
         if stream is None or self._end is not None or stream[1].outstanding > LANE_BYTES:
             return await self.multicast_many((payload,), order=order)
         gathering.add(order, *stream, payload)
-        return self._ledger.unordered if order == "fifo" else self._ledger.issue(1)
+        return self._receipts.unordered if order == "fifo" else self._receipts.issue(1)
 
     async def multicast_many(
         self,
@@ -217,7 +217,7 @@ class Group:
         size = measure(messages)
         lane = await self._lanes.space((channel, None))
         lane.outstanding += size
-        receipt = self._ledger.issue(len(messages)) if channel is Channel.TOTAL else self._ledger.unordered
+        receipt = self._receipts.issue(len(messages)) if channel is Channel.TOTAL else self._receipts.unordered
         self._gathering.offer(Outgoing((channel, None), messages, port, tag, size))
         return receipt
 
@@ -372,7 +372,7 @@ class Group:
             case Delivered():
                 self._delivered(effect)
             case Superseded():
-                self._ledger.deliver(effect.count, effect.position)
+                self._receipts.deliver(effect.count, effect.position)
             case Freed():
                 self._lanes.freed(effect)
             case StableAdvanced():
@@ -382,7 +382,7 @@ class Group:
             case SendFailed():
                 self._send_failed(effect)
             case AppendRepeated():
-                self._ledger.skip(effect)
+                self._receipts.skip(effect)
             case RolledBack():
                 self._rolled_back(effect)
             case ProvideState():
@@ -414,7 +414,7 @@ class Group:
         if effect.channel is Channel.TOTAL and position is not None:
             self.position = position + len(messages) - 1
             if effect.sender == self.address and not effect.is_replayed:
-                self._ledger.deliver(len(messages), position)
+                self._receipts.deliver(len(messages), position)
         if effect.port == Port.APP:
             batch = Batch(effect.sender, messages, position, ORDERS[effect.channel])
             self._enqueue(batch, weight_of(messages, effect.bodies))
@@ -448,14 +448,14 @@ class Group:
 
     def _send_failed(self, effect: SendFailed) -> None:
         if effect.channel is Channel.TOTAL and effect.first:
-            self._ledger.fail(effect.first, effect.last, effect.error)
+            self._receipts.fail(effect.first, effect.last, effect.error)
         elif effect.channel is Channel.UNICAST and effect.to is not None:
             self._calls.lost(effect.to, effect.error)
         order = ORDERS[effect.channel]
         self._enqueue(events.SendFailed(order, effect.to, effect.first, effect.last, effect.error))
 
     def _stable_advanced(self, position: int) -> None:
-        self._ledger.advance_stable(position)
+        self._receipts.advance_stable(position)
         if self._gives_stable:
             self._enqueue(events.StableAdvanced(position), MESSAGE_OVERHEAD)
 
@@ -469,7 +469,7 @@ class Group:
             f"positions from {effect.first} on were rolled back: this member was cut off from the primary component; "
             "look into the log before sending them again"
         )
-        self._ledger.roll_back(effect.first, error)
+        self._receipts.roll_back(effect.first, error)
         self._enqueue(events.RolledBack(effect.first, effect.last))
 
     # The state of the application
@@ -713,7 +713,7 @@ class Group:
         if not self._left.done():
             self._left.set_result(None)
         self._gathering.drop()
-        self._ledger.close(error)
+        self._receipts.close(error)
         self._lanes.close()
         waiting: list[asyncio.Future[Any]] = [future for _, future in self._view_waiters]
         for future in [*waiting, *self._snapshots.waiting]:

@@ -10,7 +10,7 @@ import motet
 from motet.bench.job import Job, Load
 from motet.bench.party import Tally
 
-KEY = "1:" + "0" * 64  # a key for measurements only
+KEY = "1:" + "5a" * 32  # for measurements only; one of nothing but zeros would be refused
 
 
 class MotetParty:
