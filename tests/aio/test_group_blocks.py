@@ -143,6 +143,43 @@ def test_a_name_is_taken_once_and_has_a_length() -> None:
             Diary().made_in(table, name)
 
 
+def test_a_block_that_cannot_take_its_snapshot_is_not_made_and_what_came_for_it_is_kept() -> None:
+    group = Blocks()
+    Diary().made_in(group)
+    group.apply(1, A, (message("x"),))
+    table = Blocks()
+    table.restore(group.take())
+    broken = Diary()
+
+    def restore(data: bytes) -> None:
+        raise ValueError("of another version")
+
+    with pytest.raises(ValueError, match="of another version"):
+        table.register("d", broken.apply, broken.on_view, broken.take, restore)
+    table._check()
+    assert Diary().made_in(table).lines == ["1 a1 x"]
+
+
+def test_what_one_block_raises_concerns_no_other() -> None:
+    failures: list[tuple[str, int | None, str]] = []
+    table = Blocks(lambda name, position, sender, error: failures.append((name, position, str(error))))
+    diary = Diary().made_in(table, "fine")
+
+    def apply(position: int, sender: Address, request: int, operation: bytes) -> None:
+        raise ValueError("no")
+
+    def on_view(view: View) -> None:
+        raise ValueError("who?")
+
+    for early in ("before", "bad"):
+        table.apply(1, A, (message(early, "bad"),))
+    table.register("bad", apply, on_view, diary.take, diary.restore)
+    table.apply(2, B, (message("x", "bad"), message("y", "fine")))
+    table.on_view(view(4))
+    assert failures == [("bad", 1, "no"), ("bad", 1, "no"), ("bad", 2, "no"), ("bad", None, "who?")]
+    assert diary.lines == ["3 b1 y", "view 4"]
+
+
 @settings(max_examples=150)
 @given(st.integers(0, 1 << 32))
 def test_all_copies_have_heard_the_same(seed: int) -> None:

@@ -31,7 +31,7 @@ from motet.aio.lanes import LANE_BYTES, Lanes, measure
 from motet.aio.observe import Observer
 from motet.aio.payloads import Payload, plain, plain_all
 from motet.aio.queue import MESSAGE_OVERHEAD, Batches, EventQueue, Later, weight_of
-from motet.aio.receipts import ReceiptTracker, Receipt
+from motet.aio.receipts import Receipt, ReceiptTracker
 from motet.aio.snapshots import SnapshotTaker
 from motet.aio.state import StateParts, StateProvider, StateReceiver
 from motet.core.effects import Channel, Effect, SendFailed
