@@ -157,7 +157,7 @@ class SimNetwork:
 
     # What members need
 
-    def draw_rng(self) -> Random:
+    def _draw_rng(self) -> Random:
         return Random(self._rng.getrandbits(64))
 
     def _enter(self, transport: SimTransport) -> None:
@@ -244,7 +244,7 @@ class _Home:
         return self.network.clock.time_ns()
 
     def draw_rng(self) -> Random:
-        return self.network.draw_rng()
+        return self.network._draw_rng()
 
 
 class _LoopCalendar:
