@@ -18,7 +18,7 @@ import pytest
 
 import motet
 import motet.testing
-from motet.aio.joining import Joining
+from motet.api.joining import Joining
 from motet.testing import SimNetwork
 
 ROOT = Path(__file__).parents[1]
@@ -87,7 +87,9 @@ def test_a_name_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_importing_motet_brings_nothing_large_along() -> None:
-    script = "import sys, motet; print(sorted({'asyncio', 'pyarrow', 'numpy', 'motet.aio', 'rich'} & set(sys.modules)))"
+    script = (
+        "import sys, motet; print(sorted({'asyncio', 'pyarrow', 'numpy', 'motet.runtime', 'rich'} & set(sys.modules)))"
+    )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "[]"
 
@@ -95,7 +97,7 @@ def test_importing_motet_brings_nothing_large_along() -> None:
 def test_the_benchmark_reads_messages_as_the_readme_does() -> None:
     source = (ROOT / "src" / "motet" / "bench" / "member.py").read_text(encoding="utf-8")
     modules = {module for module in imports_of(source) if module.startswith("motet")}
-    assert modules == {"motet", "motet.bench.job", "motet.bench.party"}
+    assert modules == {"motet", "motet.harness.bench.job", "motet.harness.bench.party"}
     loop = ("async for event in self.group:", "if isinstance(event, motet.Message):")
     assert all(line in source and line.replace("self.", "") in readme() for line in loop)
 
@@ -130,8 +132,8 @@ def test_nobody_is_shown_how_to_import_something_private() -> None:
 
 
 def test_a_private_import_on_a_page_would_be_found() -> None:
-    assert imports_of("from motet.serve.client import LogClient") == {"motet.serve.client"}
-    assert imports_of("$ python -c 'from motet.serve.guard import read_token'") == {"motet.serve.guard"}
+    assert imports_of("from motet.log.service.client import LogClient") == {"motet.log.service.client"}
+    assert imports_of("$ python -c 'from motet.admin.authorizer import read_token'") == {"motet.admin.authorizer"}
 
 
 # Docstrings and types

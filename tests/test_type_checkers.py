@@ -17,7 +17,7 @@ WRONG = {  # each is refused, at its line
     'motet.join("g", timeout="1s")': "timeout",
     'motet.join_sync("g", sedes=["x"])': "sedes",
     'motet.Config.local(hartbeat="1s")': "hartbeat",
-    'motet.Config.wan(carrier="pigeon")': "carrier",
+    'motet.Config.wan(strategy="pigeon")': "strategy",
     'motet.Config.load(None, None, presett="lan")': "presett",
     "motet.Mesage": "Mesage",
     "motet.ViewInstalled.sublews": "sublews",

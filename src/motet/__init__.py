@@ -7,7 +7,9 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from motet.aio.events import (
+    from motet.admin.authorizer import read_token
+    from motet.api.blocks import Change, Counter, Lock, Machine, ReplicatedDict, ReplicatedState
+    from motet.api.events import (
         Batch,
         BatchEvent,
         BlockFailed,
@@ -20,14 +22,11 @@ if TYPE_CHECKING:
         StateRefused,
         ViewInstalled,
     )
-    from motet.aio.group import Group
-    from motet.aio.joining import Joining, join
-    from motet.aio.receipts import Receipt
-    from motet.aio.sync import SyncGroup, join_sync
-    from motet.blocks import Change, Counter, Lock, Machine, ReplicatedDict, ReplicatedState
+    from motet.api.group import Group
+    from motet.api.joining import Joining, join
+    from motet.api.receipts import Receipt
+    from motet.api.sync import SyncGroup, join_sync
     from motet.config import Config, Settings
-    from motet.core.identity import Address, Endpoint
-    from motet.core.view import View, ViewId
     from motet.errors import (
         AdminRefusedError,
         AdminUnreachableError,
@@ -75,105 +74,106 @@ if TYPE_CHECKING:
         TooManyPeersError,
         UnsettledError,
     )
-    from motet.journal.reader import JournalReader
-    from motet.serve.client import LogClient
-    from motet.serve.flight import LogService, ServiceLimits
-    from motet.serve.guard import read_token
-    from motet.serve.journal_source import JournalSource
-    from motet.serve.link import Appended, Offsets
-    from motet.serve.tokens import Tls
-    from motet.snapshot.result import FlyingMessage, SnapshotResult
+    from motet.log.journal.reader import JournalReader
+    from motet.log.service.client import LogClient
+    from motet.log.service.flight import LogService, ServiceLimits
+    from motet.log.service.journal_source import JournalSource
+    from motet.log.service.link import Appended, Offsets
+    from motet.log.service.tokens import Tls
+    from motet.protocol.core.identity import Address, Endpoint
+    from motet.protocol.core.view import View, ViewId
+    from motet.protocol.snapshot.result import FlyingMessage, SnapshotResult
 
 __version__ = version("motet")
 
 # Where each name lives. A module is loaded when one of its names is first used, so that `import motet` stays quick and
 # a program that sends messages does not pay for Arrow.
 _HOMES = {
-    "Address": "motet.core.identity",
+    "Address": "motet.protocol.core.identity",
     "AdminRefusedError": "motet.errors",
     "AdminUnreachableError": "motet.errors",
-    "Appended": "motet.serve.link",
+    "Appended": "motet.log.service.link",
     "BacklogFullError": "motet.errors",
-    "Batch": "motet.aio.events",
-    "BatchEvent": "motet.aio.events",
+    "Batch": "motet.api.events",
+    "BatchEvent": "motet.api.events",
     "BindError": "motet.errors",
-    "BlockFailed": "motet.aio.events",
+    "BlockFailed": "motet.api.events",
     "BlockFailedError": "motet.errors",
     "BlockRefusedError": "motet.errors",
     "CallError": "motet.errors",
     "CallTimeoutError": "motet.errors",
-    "Change": "motet.blocks",
+    "Change": "motet.api.blocks",
     "Config": "motet.config",
     "ConfigError": "motet.errors",
-    "Counter": "motet.blocks",
-    "Endpoint": "motet.core.identity",
-    "Event": "motet.aio.events",
-    "FlyingMessage": "motet.snapshot.result",
-    "Group": "motet.aio.group",
+    "Counter": "motet.api.blocks",
+    "Endpoint": "motet.protocol.core.identity",
+    "Event": "motet.api.events",
+    "FlyingMessage": "motet.protocol.snapshot.result",
+    "Group": "motet.api.group",
     "GroupFailedError": "motet.errors",
     "JoinError": "motet.errors",
-    "Joining": "motet.aio.joining",
+    "Joining": "motet.api.joining",
     "JournalCorruptError": "motet.errors",
     "JournalDivergedError": "motet.errors",
     "JournalError": "motet.errors",
     "JournalFullError": "motet.errors",
     "JournalLockedError": "motet.errors",
-    "JournalReader": "motet.journal.reader",
-    "JournalSource": "motet.serve.journal_source",
+    "JournalReader": "motet.log.journal.reader",
+    "JournalSource": "motet.log.service.journal_source",
     "JournalTrimmedError": "motet.errors",
     "LeftGroupError": "motet.errors",
-    "Lock": "motet.blocks",
+    "Lock": "motet.api.blocks",
     "LockLostError": "motet.errors",
     "LogBehindError": "motet.errors",
     "LogBrokenError": "motet.errors",
     "LogBusyError": "motet.errors",
-    "LogClient": "motet.serve.client",
+    "LogClient": "motet.log.service.client",
     "LogError": "motet.errors",
     "LogPositionError": "motet.errors",
     "LogReadOnlyError": "motet.errors",
     "LogRequestError": "motet.errors",
-    "LogService": "motet.serve.flight",
+    "LogService": "motet.log.service.flight",
     "LogTrimmedError": "motet.errors",
     "LogUnavailableError": "motet.errors",
-    "Machine": "motet.blocks",
-    "Message": "motet.aio.events",
+    "Machine": "motet.api.blocks",
+    "Message": "motet.api.events",
     "MessageTooLargeError": "motet.errors",
     "MisuseError": "motet.errors",
     "MotetError": "motet.errors",
     "NotAMemberError": "motet.errors",
     "NotPrimaryError": "motet.errors",
-    "Offsets": "motet.serve.link",
+    "Offsets": "motet.log.service.link",
     "OperationRefusedError": "motet.errors",
     "PeerUnreachableError": "motet.errors",
-    "Receipt": "motet.aio.receipts",
+    "Receipt": "motet.api.receipts",
     "RemoteError": "motet.errors",
     "RepeatedAppendError": "motet.errors",
-    "ReplicatedDict": "motet.blocks",
-    "ReplicatedState": "motet.blocks",
-    "RolledBack": "motet.aio.events",
-    "SendFailed": "motet.aio.events",
+    "ReplicatedDict": "motet.api.blocks",
+    "ReplicatedState": "motet.api.blocks",
+    "RolledBack": "motet.api.events",
+    "SendFailed": "motet.api.events",
     "SendFailedError": "motet.errors",
-    "ServiceLimits": "motet.serve.flight",
+    "ServiceLimits": "motet.log.service.flight",
     "Settings": "motet.config",
     "SnapshotError": "motet.errors",
-    "SnapshotResult": "motet.snapshot.result",
+    "SnapshotResult": "motet.protocol.snapshot.result",
     "SnapshotRunningError": "motet.errors",
-    "StableAdvanced": "motet.aio.events",
-    "StateLost": "motet.aio.events",
-    "StateRefused": "motet.aio.events",
+    "StableAdvanced": "motet.api.events",
+    "StateLost": "motet.api.events",
+    "StateRefused": "motet.api.events",
     "StateTransferError": "motet.errors",
     "SyncError": "motet.errors",
-    "SyncGroup": "motet.aio.sync",
-    "Tls": "motet.serve.tokens",
+    "SyncGroup": "motet.api.sync",
+    "Tls": "motet.log.service.tokens",
     "TokenError": "motet.errors",
     "TooManyPeersError": "motet.errors",
     "UnsettledError": "motet.errors",
-    "View": "motet.core.view",
-    "ViewId": "motet.core.view",
-    "ViewInstalled": "motet.aio.events",
-    "join": "motet.aio.joining",
-    "join_sync": "motet.aio.sync",
-    "read_token": "motet.serve.guard",
+    "View": "motet.protocol.core.view",
+    "ViewId": "motet.protocol.core.view",
+    "ViewInstalled": "motet.api.events",
+    "join": "motet.api.joining",
+    "join_sync": "motet.api.sync",
+    "read_token": "motet.admin.authorizer",
 }
 
 __all__ = [

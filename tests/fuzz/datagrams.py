@@ -24,7 +24,7 @@ LONGEST_S = 1e9  # of virtual time
 
 def config_of(seed: int) -> motet.Config:
     preset = PRESETS[seed % len(PRESETS)]
-    return preset(carrier="continuous") if seed // len(PRESETS) % 2 else preset(carrier="window")
+    return preset(strategy="continuous") if seed // len(PRESETS) % 2 else preset(strategy="window")
 
 
 def one_world(seed: int, frames: int, outcome: Outcome, config: motet.Config | None = None) -> None:

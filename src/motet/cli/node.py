@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, TextIO
 
 import typer
 
-from motet.aio.events import (
+from motet.api.events import (
     Batch,
     BatchEvent,
     BlockFailed,
@@ -26,12 +26,12 @@ from motet.aio.events import (
     StateRefused,
     ViewInstalled,
 )
-from motet.aio.faults import parse_fault
-from motet.aio.group import Group
-from motet.aio.joining import Joining
+from motet.api.group import Group
+from motet.api.joining import Joining
 from motet.config import Config
-from motet.core.view import View
 from motet.errors import ConfigError
+from motet.protocol.core.view import View
+from motet.runtime.faults import parse_fault
 
 EXAMPLES = """
 Examples:

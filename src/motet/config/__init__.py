@@ -2,6 +2,6 @@
 
 from motet.config.model import Config
 from motet.config.overrides import Settings
-from motet.core.identity import is_loopback, parse_endpoint
+from motet.protocol.core.identity import is_loopback, parse_endpoint
 
 __all__ = ["Config", "Settings", "is_loopback", "parse_endpoint"]

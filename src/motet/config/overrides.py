@@ -11,8 +11,8 @@ class Settings(TypedDict, total=False):
     frame_bytes: int | str
     window_frames: int
     order_window_frames: int
-    order_reach_frames: int
-    order_early_members: int
+    order_in_flight_frames: int
+    order_fast_path_members: int
     backlog_bytes: int | str
     pack_messages: bool
     transport: Literal["unicast", "multicast"]
@@ -48,17 +48,17 @@ class Settings(TypedDict, total=False):
     discovery_eager: str
     discovery_interval: str
     discovery_former: str
-    founds: bool
+    may_bootstrap: bool
     bootstrap_without_lookup: bool
-    found_after: str
+    bootstrap_after: str
     merge_gather: str
-    merge_patience: str
+    merge_leader_timeout: str
     view_retry: str
     view_answer: str
     view_answer_max: str
     partitions: Literal["primary", "all"]
     static_quorum: int
-    carrier: Literal["window", "continuous"]
+    strategy: Literal["window", "continuous"]
     order_ask: str
     order_progress: str
     state_chunk_bytes: int | str

@@ -12,17 +12,17 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
-from motet.aio.calls import Handler
-from motet.aio.group import Group
-from motet.aio.joining import Joining
-from motet.aio.options import checked_config
-from motet.aio.state import StateProvider, StateReceiver
-from motet.aio.transport import Received, TransportConfig
+from motet.api.calls import Handler
+from motet.api.group import Group
+from motet.api.joining import Joining
+from motet.api.options import checked_config
+from motet.api.state import StateProvider, StateReceiver
 from motet.config import Config
-from motet.core.identity import Address, Endpoint
-from motet.core.units import SECOND
 from motet.errors import MisuseError
-from motet.sim.network import Link, Network, NetworkProfile
+from motet.protocol.core.identity import Address, Endpoint
+from motet.protocol.core.units import SECOND
+from motet.runtime.transport import Received, TransportConfig
+from motet.sim.world.network import Link, Network, NetworkProfile
 from motet.testing.clock import FakeClock, VirtualLoop
 
 HOST = "127.0.0.1"
