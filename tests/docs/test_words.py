@@ -1,7 +1,7 @@
 """Words that the glossary lists as not used stand nowhere in source and documentation.
 
-The list is the last section of docs/glossary.md, which also says how an entry is matched. `ALLOWED` has the few places where
-a listed word has its ordinary meaning, each with the text around it.
+The list is the last section of docs/glossary.md, which also says how an entry is matched. `ALLOWED` has the few places
+where a listed word has its ordinary meaning, each with the text around it.
 """
 
 from __future__ import annotations
