@@ -45,9 +45,9 @@ test-all:  ## lint and all tests with each supported Python that is found, in .v
 	echo "Python: passed with$${passed:- none}; failed with$${failed:- none}; not found:$${missing:- none}"; \
 	test -n "$$passed" && test -z "$$failed"
 
-coverage: $(STAMP)  ## run all tests and write which lines and branches they reach into build/coverage
+coverage: $(STAMP)  ## run all tests and write which lines they reach into build/coverage
 	$(BIN)/python -m pip install --quiet --no-input --disable-pip-version-check 'pytest-cov>=6'
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --cov=motet --cov-branch --cov-report=term:skip-covered \
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --cov=motet --cov-report=term:skip-covered \
 	    --cov-report=xml:build/coverage/coverage.xml --cov-report=html:build/coverage/html
 
 lint: $(STAMP)  ## ruff (rules and format) and mypy --strict
