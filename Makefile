@@ -67,7 +67,7 @@ lock:  ## write deploy/requirements.lock and requirements-dev.lock anew from pyp
 
 docs: $(STAMP)  ## write the pages that are made from the code, and build all of them into build/site
 	$(BIN)/python -m tests.docs.reference
-	$(BIN)/python -m tests.serve.operations_guide
+	$(BIN)/python -m tests.admin.operations_guide
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 package: $(STAMP)  ## build wheel and sdist into dist, and try the wheel in an empty environment
@@ -77,14 +77,14 @@ package: $(STAMP)  ## build wheel and sdist into dist, and try the wheel in an e
 campaign: $(STAMP)  ## SEEDS (default 1000) of each scenario, every small world, 50 kills, a million hostile datagrams
 	$(BIN)/motet sim --seeds 0:$(SEEDS) --scenario channels
 	$(BIN)/motet sim --seeds 0:$(SEEDS) --scenario membership
-	$(BIN)/motet sim --seeds 0:$(SEEDS) --scenario torn
+	$(BIN)/motet sim --seeds 0:$(SEEDS) --scenario interrupted
 	$(BIN)/motet sim --seeds 0:$(SEEDS) --scenario total-order
 	$(BIN)/motet sim --seeds 0:$(SEEDS) --scenario snapshot
 	$(BIN)/motet sim --seeds 0:$(SEEDS) --scenario presets
 	$(BIN)/motet sim --seeds 0:$(SEEDS) --scenario busy
 	$(BIN)/motet sim --seeds 0:3 --scenario membership-100
 	$(BIN)/motet sim --seeds all --scenario small-world
-	$(BIN)/python -m tests.aio.kills --kills 50
+	$(BIN)/python -m tests.runtime.kills --kills 50
 	$(BIN)/python benchmarks/hostile.py
 
 fuzz: $(STAMP)  ## hostile datagrams against whole members, the codec, and the services (coverage-guided with atheris)

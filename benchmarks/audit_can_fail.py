@@ -15,12 +15,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from motet.journal import Fsync, JournalConfig
-from motet.journal.synthetic import write_journal
-from motet.spark.audit import run_audit
+from motet.audit.audit import run_audit
+from motet.audit.metadata import FOREIGN
+from motet.audit.verdict import Verdict
+from motet.log.journal import Fsync, JournalConfig
+from motet.log.journal.synthetic import write_journal
 from motet.spark.session import build_session
-from motet.spark.verdict import Verdict
-from motet.spark.witness import FOREIGN
 from tests.spark import forge
 
 NAMES = ("alice", "bob", "carol", "dave", "eve")

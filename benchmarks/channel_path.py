@@ -25,15 +25,15 @@ from time import perf_counter_ns, thread_time_ns
 from rich.console import Console
 from rich.table import Table
 
-from motet.core.effects import Effect
-from motet.core.identity import NOBODY, Address
-from motet.core.units import MILLISECOND, SECOND
-from motet.stack import Datagram, Delivered, Member, MemberConfig
-from motet.window.ring import RingWindow
-from motet.wire.backlog import Backlog
-from motet.wire.codec import Envelope, decode, encode, group_id
-from motet.wire.frames import MulticastData
-from motet.wire.reassembler import Reassembler
+from motet.protocol.core.effects import Effect
+from motet.protocol.core.identity import NOBODY, Address
+from motet.protocol.core.units import MILLISECOND, SECOND
+from motet.protocol.member import Datagram, Delivered, Member, MemberConfig
+from motet.protocol.window.ring import RingWindow
+from motet.protocol.wire.backlog import Backlog
+from motet.protocol.wire.codec import Envelope, decode, encode, group_id
+from motet.protocol.wire.frames import MulticastData
+from motet.protocol.wire.reassembler import Reassembler
 
 ROUNDS = 9  # of each kind; odd, so that the median is one of them
 FRAMES_PER_PASS = 64  # a quarter of the default window: what one ack of a fast receiver covers

@@ -21,13 +21,13 @@ from itertools import count
 from random import Random
 from statistics import median
 
-from motet.core.effects import Effect, Frame, Transmit
-from motet.core.identity import Address
-from motet.core.units import MICROSECOND, MILLISECOND, SECOND
-from motet.core.view import ViewId
-from motet.membership import DetectorConfig, FailureDetector, MembershipConfig
-from motet.membership.detector import Suspected, Trusted
-from motet.wire.frames import AreYouAlive, Heartbeat, IAmAlive, IndirectProbe, Vouched
+from motet.protocol.core.effects import Effect, Frame, Transmit
+from motet.protocol.core.identity import Address
+from motet.protocol.core.units import MICROSECOND, MILLISECOND, SECOND
+from motet.protocol.core.view import ViewId
+from motet.protocol.membership import DetectorConfig, FailureDetector, MembershipConfig
+from motet.protocol.membership.detector import Suspected, Trusted
+from motet.protocol.wire.frames import AreYouAlive, Heartbeat, IAmAlive, IndirectProbe, Vouched
 
 WARM_UP_NS = 60 * SECOND
 CRASHES = 200

@@ -27,12 +27,12 @@ from statistics import median
 import pyarrow as pa
 from pyarrow import flight
 
-from motet.journal.reader import JournalReader
-from motet.journal.schema import LOG_SCHEMA
-from motet.journal.synthetic import write_journal
-from motet.serve.client import LogClient
-from motet.serve.flight import LogService
-from motet.serve.journal_source import JournalSource
+from motet.log.journal.reader import JournalReader
+from motet.log.journal.schema import LOG_SCHEMA
+from motet.log.journal.synthetic import write_journal
+from motet.log.service.client import LogClient
+from motet.log.service.flight import LogService
+from motet.log.service.journal_source import JournalSource
 
 BATCH_ROWS = (10_000, 20_000, 50_000)
 

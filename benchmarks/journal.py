@@ -27,13 +27,13 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
-from motet.core.identity import Address
-from motet.core.units import SECOND
-from motet.core.view import View, ViewId
-from motet.journal import Entry, Fsync, Journal, JournalConfig, JournalReader
-from motet.journal.schema import LOG_SCHEMA
-from motet.journal.synthetic import write_journal
-from motet.wire.body import pack
+from motet.log.journal import Entry, Fsync, Journal, JournalConfig, JournalReader
+from motet.log.journal.schema import LOG_SCHEMA
+from motet.log.journal.synthetic import write_journal
+from motet.protocol.core.identity import Address
+from motet.protocol.core.units import SECOND
+from motet.protocol.core.view import View, ViewId
+from motet.protocol.wire.body import pack
 
 ROUNDS = 7
 FRAME_BYTES = 60_000

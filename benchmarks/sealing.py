@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 from rich.console import Console
 from rich.table import Table
 
-from motet.wire.seal import KEY_BYTES, SEAL_HEADER, Keyring, Opener, Sealer
+from motet.protocol.wire.seal import KEY_BYTES, SEAL_HEADER, Keyring, Opener, Sealer
 
 SIZES = (200, 1_400, 60_000)
 MOST_DATAGRAMS = 5_000  # per round, so that small ones take no longer than large ones

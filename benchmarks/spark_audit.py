@@ -24,10 +24,10 @@ import duckdb
 import pyarrow.parquet as pq
 
 from benchmarks.processor_time import processor_seconds
-from motet.journal import Fsync, JournalConfig
-from motet.journal.reader import JournalReader
-from motet.journal.synthetic import write_journal
-from motet.spark.audit import run_audit
+from motet.audit.audit import run_audit
+from motet.log.journal import Fsync, JournalConfig
+from motet.log.journal.reader import JournalReader
+from motet.log.journal.synthetic import write_journal
 from motet.spark.session import build_session
 
 MEMBERS = 5

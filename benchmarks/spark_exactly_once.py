@@ -27,11 +27,11 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from motet.journal.reader import JournalReader
-from motet.serve.client import LogClient
-from motet.spark.audit import run_audit
+from motet.audit.audit import run_audit
+from motet.audit.verdict import to_text
+from motet.log.journal.reader import JournalReader
+from motet.log.service.client import LogClient
 from motet.spark.session import build_session
-from motet.spark.verdict import to_text
 
 ROOT = Path(__file__).parent.parent
 COPY = b"copy "
@@ -126,7 +126,7 @@ def main() -> None:
 def play(
     options: argparse.Namespace, rng: random.Random, members: list[Member], seeds: str, driver: Driver, out: Path
 ) -> None:
-    client, feed = (LogClient([member.serve for member in members], patience_s=120) for _ in range(2))
+    client, feed = (LogClient([member.serve for member in members], timeout_s=120) for _ in range(2))
     feeding = ThreadPoolExecutor(1)
     wait("the group is there", lambda: answers(client))
     driver.start()

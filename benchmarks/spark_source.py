@@ -23,17 +23,17 @@ from statistics import median
 from pyspark.sql import DataFrame
 
 from benchmarks.processor_time import processor_seconds
-from motet.journal import Fsync, JournalConfig
-from motet.journal.reader import JournalReader
-from motet.journal.synthetic import write_journal
+from motet.log.journal import Fsync, JournalConfig
+from motet.log.journal.reader import JournalReader
+from motet.log.journal.synthetic import write_journal
 from motet.spark.session import build_session
 
 SUMS = "count(*)", "sum(position)", "sum(epoch)", "max(view)", "max(sender)", "sum(seqno)", "max(sent_at)"
 MORE = "max(delivered_at)", "sum(length(key))", "sum(length(payload))"
 SERVICE = """
 import sys
-from motet.journal.reader import JournalReader
-from motet.serve.flight import LogService
+from motet.log.journal.reader import JournalReader
+from motet.log.service.flight import LogService
 
 class Log(JournalReader):
     def wait_stable(self, beyond, timeout_s):

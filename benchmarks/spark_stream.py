@@ -20,7 +20,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from motet.serve.client import LogClient
+from motet.log.service.client import LogClient
 from motet.spark.ending import stop_between_batches
 from motet.spark.session import build_session
 

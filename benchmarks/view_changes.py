@@ -17,15 +17,15 @@ from random import Random
 from statistics import median
 from unittest.mock import patch
 
-from motet.core.effects import Frame
-from motet.core.units import MICROSECOND, MILLISECOND, SECOND
-from motet.membership import MembershipConfig
-from motet.membership.engine import FRAMES as ENGINE_FRAMES
-from motet.sim.group_plan import GroupFault, GroupFaultKind, GroupPlan, endpoint_of
-from motet.sim.history import EnteredView
-from motet.sim.membership import MembershipWorld
-from motet.sim.network import NetworkProfile
-from motet.stack import Member, MemberConfig
+from motet.protocol.core.effects import Frame
+from motet.protocol.core.units import MICROSECOND, MILLISECOND, SECOND
+from motet.protocol.member import Member, MemberConfig
+from motet.protocol.membership import MembershipConfig
+from motet.protocol.membership.engine import FRAMES as ENGINE_FRAMES
+from motet.sim.scenarios.group_plan import GroupFault, GroupFaultKind, GroupPlan, endpoint_of
+from motet.sim.scenarios.membership import MembershipWorld
+from motet.sim.world.history import EnteredView
+from motet.sim.world.network import NetworkProfile
 
 ROUNDS = 7  # of the small groups; large ones take the simulator minutes
 SETTLED_NS = {"local": 5 * SECOND, "lan": 8 * SECOND, "wan": 60 * SECOND}  # a group that started together is quiet
@@ -118,7 +118,7 @@ def heal(preset: Preset, members: int, seed: int) -> int:
 def blackout(preset: Preset, members: int, seed: int) -> int:
     """All die at once and restart at once, with their memory; the answer is when they are one primary view again."""
     at = SETTLED_NS[preset.name] + Random(seed).randrange(SECOND)
-    faults = tuple(GroupFault(at, GroupFaultKind.RESTART, who, keeps_memory=True) for who in range(members))
+    faults = tuple(GroupFault(at, GroupFaultKind.RESTART, who, keeps_durable_state=True) for who in range(members))
     world = preset.world(members, faults, at + LONG_NS[preset.name], seed)
     assert not world.run()
     return all_in(world, at + 1, set(world.plan.names), is_primary=True)

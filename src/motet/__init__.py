@@ -7,45 +7,45 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from motet.aio.events import Batch, Message
-    from motet.aio.group import Group
-    from motet.aio.joining import Joining, join
-    from motet.aio.receipts import Receipt
-    from motet.aio.sync import SyncGroup, join_sync
-    from motet.blocks import Counter, Lock, ReplicatedDict
+    from motet.api.blocks import Counter, Lock, ReplicatedDict
+    from motet.api.events import Batch, Message
+    from motet.api.group import Group
+    from motet.api.joining import Joining, join
+    from motet.api.receipts import Receipt
+    from motet.api.sync import SyncGroup, join_sync
     from motet.config import Config
-    from motet.core.effects import SendFailed
-    from motet.core.identity import Address
-    from motet.core.view import View
     from motet.errors import MotetError
-    from motet.membership.engine import ViewInstalled
-    from motet.membership.transfer import StateLost, StateRefused
-    from motet.ordering import RolledBack
+    from motet.protocol.core.effects import SendFailed
+    from motet.protocol.core.identity import Address
+    from motet.protocol.core.view import View
+    from motet.protocol.membership.engine import ViewInstalled
+    from motet.protocol.membership.transfer import StateLost, StateRefused
+    from motet.protocol.ordering import RolledBack
 
 __version__ = version("motet")
 
 # Where each name lives. They are loaded when they are first used: a room on its own must not pay for all others.
 _HOMES = {
-    "Address": "motet.core.identity",
-    "Batch": "motet.aio.events",
+    "Address": "motet.protocol.core.identity",
+    "Batch": "motet.api.events",
     "Config": "motet.config",
-    "Counter": "motet.blocks",
-    "Group": "motet.aio.group",
-    "Joining": "motet.aio.joining",
-    "Lock": "motet.blocks",
-    "Message": "motet.aio.events",
+    "Counter": "motet.api.blocks",
+    "Group": "motet.api.group",
+    "Joining": "motet.api.joining",
+    "Lock": "motet.api.blocks",
+    "Message": "motet.api.events",
     "MotetError": "motet.errors",
-    "Receipt": "motet.aio.receipts",
-    "ReplicatedDict": "motet.blocks",
-    "RolledBack": "motet.ordering",
-    "SendFailed": "motet.core.effects",
-    "StateLost": "motet.membership.transfer",
-    "StateRefused": "motet.membership.transfer",
-    "SyncGroup": "motet.aio.sync",
-    "View": "motet.core.view",
-    "ViewInstalled": "motet.membership.engine",
-    "join": "motet.aio.joining",
-    "join_sync": "motet.aio.sync",
+    "Receipt": "motet.api.receipts",
+    "ReplicatedDict": "motet.api.blocks",
+    "RolledBack": "motet.protocol.ordering",
+    "SendFailed": "motet.protocol.core.effects",
+    "StateLost": "motet.protocol.membership.transfer",
+    "StateRefused": "motet.protocol.membership.transfer",
+    "SyncGroup": "motet.api.sync",
+    "View": "motet.protocol.core.view",
+    "ViewInstalled": "motet.protocol.membership.engine",
+    "join": "motet.api.joining",
+    "join_sync": "motet.api.sync",
 }
 
 __all__ = [

@@ -17,7 +17,7 @@ from motet.cli import checkup
 from motet.cli.app import main
 from motet.cli.checkup import CHECKS, Examination, Finding, Verdict, examine
 from motet.config import Config
-from motet.core.identity import Endpoint
+from motet.protocol.core.identity import Endpoint
 
 LOOPBACK = Endpoint("127.0.0.1", 0)
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 from motet.cli.app import app
 from motet.errors import MotetError
-from motet.journal.synthetic import write_journal
+from motet.log.journal.synthetic import write_journal
 
 
 @pytest.fixture

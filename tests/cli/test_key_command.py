@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 
 from motet.cli.app import app
 from motet.config import Config
-from motet.wire.seal import parse_key
+from motet.protocol.wire.seal import parse_key
 
 
 def output(*arguments: str) -> str:

@@ -12,8 +12,8 @@ import pytest
 
 from motet.cli.app import main
 from motet.cli.log import _readable
-from motet.serve.flight import LogService
-from tests.serve.memory import FakeGroup, MemorySource
+from motet.log.service.flight import LogService
+from tests.log.service.memory import FakeGroup, MemorySource
 
 Run = Callable[..., tuple[int, str, str]]
 

@@ -15,13 +15,13 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from motet.aio.faults import parse_fault
+from motet.admin.health import health
+from motet.admin.server import AdminConfig, AdminServer
 from motet.cli.app import main
 from motet.cli.probe_report import render, sections
 from motet.errors import ConfigError
-from motet.serve.admin import AdminConfig, AdminServer
-from motet.serve.health import health
-from tests.serve.fakes import FakeMember, stats_of
+from motet.runtime.faults import parse_fault
+from tests.admin.fakes import FakeMember, stats_of
 
 TOKEN = "a-token-of-the-tests"
 

@@ -13,10 +13,10 @@ import pytest
 
 import motet.cli.sim
 from motet import __version__
-from motet.multicast.receiver import MulticastReceiver
-from motet.sim.channels import Outcome, run_channels
+from motet.protocol.multicast.receiver import MulticastReceiver
+from motet.protocol.wire.frames import MulticastData
 from motet.sim.runner import SCENARIOS
-from motet.wire.frames import MulticastData
+from motet.sim.scenarios.channels import Outcome, run_channels
 from tests.cli.shell import Answer, Shell
 
 MOTET = Path(sys.executable).with_name("motet")  # the entry point that an installation makes

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from motet.runs.suite import CASES, DEADLINES_S, STRATEGIES
+from motet.harness.runs.suite import CASES, DEADLINES_S, STRATEGIES
 from tests.cli.shell import Shell
 
 

@@ -17,12 +17,12 @@ from motet.config.model import TIES
 from motet.config.presets import PRESETS
 from motet.config.reference import reference, variables
 from motet.config.settings import Kind, key_of, setting_of
-from motet.core.identity import Endpoint
-from motet.core.units import MILLISECOND, SECOND
 from motet.errors import ConfigError
-from motet.journal.config import Fsync, JournalConfig
-from motet.membership import DnsName, IpMulticast, MembershipConfig, SharedDirectory, StaticSeeds
-from motet.wire.seal import SEAL_OVERHEAD
+from motet.log.journal.config import Fsync, JournalConfig
+from motet.protocol.core.identity import Endpoint
+from motet.protocol.core.units import MILLISECOND, SECOND
+from motet.protocol.membership import DnsName, IpMulticast, MembershipConfig, SharedDirectory, StaticSeeds
+from motet.protocol.wire.seal import SEAL_OVERHEAD
 
 KEY = "11" * 32
 RANGES = [field for field in fields(Config) if setting_of(field).kind in (Kind.COUNT, Kind.SIZE, Kind.DURATION)]
@@ -102,7 +102,7 @@ def test_the_environment() -> None:
         }
     )
     assert (config.heartbeat_ns, config.window_frames, config.seeds) == (80 * MILLISECOND, 12, ("a:1", "b:2"))
-    assert (config.insecure, config.founds, config.keys) == (True, False, (f"3:{KEY}",))
+    assert (config.insecure, config.may_bootstrap, config.keys) == (True, False, (f"3:{KEY}",))
     assert config.frame_bytes == Config.local().frame_bytes
 
 
@@ -208,7 +208,7 @@ def test_a_duration_that_another_one_forbids_is_named(name: str, factor: int, ot
         ({"window_frames": "-1"}, "window_frames = -1 is outside what is allowed: 1 to 1048576"),
         ({"insecure": "maybe"}, "insecure = 'maybe' cannot be read; allowed is true or false"),
         ({"transport": "tcp"}, "transport = 'tcp' is outside what is allowed: unicast, multicast"),
-        ({"carrier": 7}, "carrier = 7 cannot be read; allowed is one of a few words (window, continuous)"),
+        ({"strategy": 7}, "carrier = 7 cannot be read; allowed is one of a few words (window, continuous)"),
         ({"partitions": "none"}, "partitions = 'none' is outside what is allowed: primary, all"),
         ({"journal_fsync": "maybe"}, "journal_fsync = 'maybe' is outside what is allowed: interval, always, never"),
         ({"token": 7}, "token = (not shown) cannot be read; allowed is a text"),

@@ -18,7 +18,7 @@ import yaml
 
 from motet.cli.app import app
 from motet.config import Config
-from motet.wire.seal import KEY_BYTES
+from motet.protocol.wire.seal import KEY_BYTES
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 UNIT = DEPLOY / "systemd" / "motet.service"

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from motet.aio import blocks, calls, faults, keys, lanes, sync, trace, transport
-from motet.blocks import dictionary, lock, values
+from motet.admin import poller
+from motet.admin.server import AdminConfig
+from motet.api import calls, keys, send_queues, sync
+from motet.api.blocks import dictionary, lock, values
 from motet.config import Config
-from motet.core import identity, limits
-from motet.journal import owner, recovery, state
-from motet.membership.discovery import DiscoveryConfig
-from motet.ordering import producers
-from motet.serve import admin, gatherer, requests, streams
-from motet.serve.admin import AdminConfig
-from motet.serve.flight import ServiceLimits
-from motet.unicast import UnicastConfig
-from motet.wire import body, seal
+from motet.log.journal import owner, recovery, state
+from motet.log.service import requests, streams
+from motet.log.service.flight import ServiceLimits
+from motet.protocol.core import identity, limits
+from motet.protocol.membership.discovery import DiscoveryConfig
+from motet.protocol.ordering import producers
+from motet.protocol.unicast import UnicastConfig
+from motet.protocol.wire import body, seal
+from motet.runtime import faults, trace, transport
 from tests.docs.pages import DOCS
 
 PAGE = (DOCS / "limits.md").read_text(encoding="utf-8")
@@ -33,7 +35,7 @@ TOLD = [  # the number, as the page writes it, and the row in which it stands
     (producers.MOST_PRODUCERS, 256, "remembered | 256 per group"),
     (state.MOST_PRODUCERS, 256, "remembered | 256 per group"),
     (owner.MOST_PAST, 256, "| earlier lives of a process in its journal | 256 |"),
-    (lanes.LANE_BYTES, 2 * MIB, "application's loop | 2 MiB |"),
+    (send_queues.SEND_QUEUE_BYTES, 2 * MIB, "application's loop | 2 MiB |"),
     (sync.MOST_WAITING, 64, "synchronous script has not taken | 64 |"),
     (transport.MOST_WAITING, 4_096, "the system does not take | 4 096 |"),
     (calls.MOST_RUNNING, 4_096, "a handler works on | 4 096 |"),
@@ -56,7 +58,7 @@ TOLD = [  # the number, as the page writes it, and the row in which it stands
     (AdminConfig().most_connections, 64, "| admin connections, open dashboards | 64, 16 |"),
     (AdminConfig().most_listeners, 16, "| admin connections, open dashboards | 64, 16 |"),
     (admin.RESERVE, 8, "| admin connections kept for `/health` and `/metrics` | 8 |"),
-    (gatherer.MOST_ASKED, 32, "| members that a dashboard asks | 32 |"),
+    (poller.MOST_ASKED, 32, "| members that a dashboard asks | 32 |"),
     (Config.local().frame_bytes, 60_000, "60 000 B (`local`)"),
     (Config.lan().frame_bytes, 32_000, "32 000 B (`lan`)"),
     (Config.wan().frame_bytes, 1_350, "1 350 B (`wan`)"),
@@ -64,7 +66,7 @@ TOLD = [  # the number, as the page writes it, and the row in which it stands
     (Config().window_frames, 256, "`window_frames` (256; `wan` 4 096)"),
     (Config.wan().window_frames, 4_096, "`window_frames` (256; `wan` 4 096)"),
     (Config().order_window_frames, 256, "`order_window_frames` (256; `wan` 1 024)"),
-    (Config().order_reach_frames, 1_024, "`order_reach_frames` (1 024; `wan` 4 096)"),
+    (Config().order_in_flight_frames, 1_024, "`order_in_flight_frames` (1 024; `wan` 4 096)"),
     (Config().queue_bytes, 32 * MIB, "`queue_bytes` (32 MiB)"),
     (Config().state_buffer_bytes, 64 * MIB, "`state_buffer_bytes` (64 MiB)"),
     (Config().journal_segment_bytes, 64 * MIB, "`journal_segment_bytes` (64 MiB)"),

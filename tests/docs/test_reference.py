@@ -10,7 +10,7 @@ import pytest
 
 import motet
 from motet import errors
-from motet.aio.joining import Joining
+from motet.api.joining import Joining
 from motet.errors import MotetError
 from tests.docs.pages import DOCS
 from tests.docs.reference import PAGE, reference

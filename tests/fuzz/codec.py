@@ -9,10 +9,10 @@ import argparse
 import sys
 from random import Random
 
-from motet.core.identity import Address
-from motet.core.view import Ballot, View, ViewId
-from motet.wire.codec import HEADER, Envelope, decode, encode
-from motet.wire.frames import Commit, Decision, Hello, MulticastXmitRequest, Prepare, Proposals
+from motet.protocol.core.identity import Address
+from motet.protocol.core.view import Ballot, View, ViewId
+from motet.protocol.wire.codec import HEADER, Envelope, decode, encode
+from motet.protocol.wire.frames import Commit, Decision, Hello, MulticastXmitRequest, Prepare, Proposals
 
 GROUP = 1
 A = Address("a", "127.0.0.1", 7800, 5)

@@ -17,11 +17,11 @@ from random import Random
 from types import FrameType
 
 import motet
-from motet.core.identity import Endpoint
 from motet.errors import MotetError
+from motet.protocol.core.identity import Endpoint
+from motet.protocol.wire.codec import group_id
 from motet.testing import SimNetwork
 from motet.testing.network import SimTransport
-from motet.wire.codec import group_id
 from tests.hostile.attacks import Attack, Attacker, Recorded
 
 GROUP = "target"

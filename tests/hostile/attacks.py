@@ -8,13 +8,13 @@ from dataclasses import fields, is_dataclass, replace
 from random import Random
 from typing import Any, NamedTuple
 
-from motet.core.effects import Frame
-from motet.core.identity import NOBODY, Address, Endpoint
-from motet.core.limits import MAX_DATAGRAM_BYTES, MOST_COUNT
-from motet.core.view import Ballot, View, ViewId
 from motet.errors import MotetError
-from motet.wire.codec import HEADER, Envelope, decode, encode, kind_name
-from motet.wire.frames import (
+from motet.protocol.core.effects import Frame
+from motet.protocol.core.identity import NOBODY, Address, Endpoint
+from motet.protocol.core.limits import MAX_DATAGRAM_BYTES, MOST_COUNT
+from motet.protocol.core.view import Ballot, View, ViewId
+from motet.protocol.wire.codec import HEADER, Envelope, decode, encode, kind_name
+from motet.protocol.wire.frames import (
     Abort,
     Commit,
     CutTo,
@@ -26,7 +26,7 @@ from motet.wire.frames import (
     Nack,
     Prepare,
 )
-from motet.wire.seal import Keyring, Sealer
+from motet.protocol.wire.seal import Keyring, Sealer
 
 RECORDED = 3_000  # genuine datagrams to play with
 SAMPLES = 100  # of each kind of frame

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 import motet
-from motet.core.counters import Count
-from motet.core.limits import MOST_COUNT
-from motet.core.view import Ballot, View, ViewId
+from motet.protocol.core.counters import Count
+from motet.protocol.core.limits import MOST_COUNT
+from motet.protocol.core.view import Ballot, View, ViewId
+from motet.protocol.wire.codec import encode, group_id
+from motet.protocol.wire.frames import CutTo, Decision, LeaveRequest, Prepare
 from motet.testing import SimNetwork, run
-from motet.wire.codec import encode, group_id
-from motet.wire.frames import CutTo, Decision, LeaveRequest, Prepare
 from tests.fuzz.datagrams import config_of, one_world
 from tests.hostile.arena import GROUP, MOST_SENT, Arena, Outcome
 

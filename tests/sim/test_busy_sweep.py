@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from motet.core.effects import Effect
-from motet.core.identity import Address
-from motet.membership import Membership
-from motet.membership.detector import FailureDetector
-from motet.sim.busy import STORIES, draw_busy_plan
+from motet.protocol.core.effects import Effect
+from motet.protocol.core.identity import Address
+from motet.protocol.membership import Membership
+from motet.protocol.membership.detector import FailureDetector
+from motet.protocol.wire.frames import Busy
 from motet.sim.runner import run_seed
-from motet.wire.frames import Busy
+from motet.sim.scenarios.busy import STORIES, draw_busy_plan
 
 SEEDS = range(30)
 

@@ -7,9 +7,9 @@ from statistics import mean
 
 import pytest
 
-from motet.core.units import MILLISECOND
-from motet.sim.plan import FORGETS, FaultKind, Plan, draw_plan
+from motet.protocol.core.units import MILLISECOND
 from motet.sim.runner import run_seed
+from motet.sim.world.plan import FORGETS, FaultKind, Plan, draw_plan
 
 CHUNK = 10  # seeds per test, so that the workers of a parallel run share them evenly
 SWEEP = [range(start, start + CHUNK) for start in range(0, 80, CHUNK)]

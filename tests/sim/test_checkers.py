@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from motet.core.effects import Channel
-from motet.core.identity import Address
-from motet.core.units import MILLISECOND
-from motet.sim.checkers import StreamChecker
-from motet.sim.history import DeliveredBatch, ForgotSender, History, Stream
+from motet.protocol.core.effects import Channel
+from motet.protocol.core.identity import Address
+from motet.protocol.core.units import MILLISECOND
+from motet.sim.checkers.channels import StreamChecker
+from motet.sim.world.history import DeliveredBatch, ForgotSender, History, Stream
 
 A = Address("a", "127.0.0.1", 7800, 1 << 48)
 B = Address("b", "127.0.0.1", 7801, 2 << 48)

@@ -7,17 +7,17 @@ from random import Random
 
 import pytest
 
-from motet.core.effects import Channel, Effect
-from motet.core.identity import Address
-from motet.core.units import MICROSECOND, MILLISECOND, SECOND
-from motet.sim.history import DeliveredBatch, ForgotSender, History, Stream
-from motet.sim.host import SOCKET_BUFFER_DATAGRAMS, Host, Surroundings
-from motet.sim.network import HEALTHY, Network
-from motet.sim.scheduler import Scheduler
-from motet.sim.transcript import Transcript
-from motet.stack import Member, MemberConfig
-from motet.unicast import UnicastConfig
-from motet.wire.codec import group_id
+from motet.protocol.core.effects import Channel, Effect
+from motet.protocol.core.identity import Address
+from motet.protocol.core.units import MICROSECOND, MILLISECOND, SECOND
+from motet.protocol.member import Member, MemberConfig
+from motet.protocol.unicast import UnicastConfig
+from motet.protocol.wire.codec import group_id
+from motet.sim.world.history import DeliveredBatch, ForgotSender, History, Stream
+from motet.sim.world.host import SOCKET_BUFFER_DATAGRAMS, Host, Surroundings
+from motet.sim.world.network import HEALTHY, Network
+from motet.sim.world.scheduler import Scheduler
+from motet.sim.world.transcript import Transcript
 
 GROUP = "test"
 SMALL = MemberConfig(frame_bytes=256, unicast=UnicastConfig(capacity=4, backlog_bytes=1_000, conn_expiry_ns=0))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from motet.core.effects import Channel
-from motet.core.identity import Address
-from motet.core.view import View, ViewId
-from motet.sim.history import (
+from motet.protocol.core.effects import Channel
+from motet.protocol.core.identity import Address
+from motet.protocol.core.view import View, ViewId
+from motet.protocol.wire.ordered import Tag
+from motet.sim.checkers.log import LogChecker
+from motet.sim.world.history import (
     DeliveredBatch,
     EnteredView,
     Event,
@@ -18,8 +20,6 @@ from motet.sim.history import (
     Stream,
     WokeUp,
 )
-from motet.sim.log import LogChecker
-from motet.wire.ordered import Tag
 
 A, B, C = (Address(name, "127.0.0.1", 7800 + index, (index + 1) << 48) for index, name in enumerate("ABC"))
 V1, V2 = (View(ViewId(number, A.incarnation), (A, B), is_primary=True) for number in (1, 2))

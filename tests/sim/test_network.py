@@ -9,10 +9,10 @@ from statistics import mean
 
 import pytest
 
-from motet.core.identity import Address
-from motet.core.units import MILLISECOND, SECOND
-from motet.sim.network import HEALTHY, LATE_LEAST_NS, Network, NetworkProfile, draw_profile, with_late_control
-from motet.sim.scheduler import Scheduler
+from motet.protocol.core.identity import Address
+from motet.protocol.core.units import MILLISECOND, SECOND
+from motet.sim.world.network import HEALTHY, LATE_LEAST_NS, Network, NetworkProfile, draw_profile, with_late_control
+from motet.sim.world.scheduler import Scheduler
 
 A = Address("a", "127.0.0.1", 7800, 1)
 B = Address("b", "127.0.0.1", 7801, 2)

@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from motet.core.effects import Effect, Transmit
-from motet.core.identity import Address
-from motet.multicast.machine import Multicast
-from motet.multicast.receiver import MulticastReceiver
-from motet.multicast.sender import MulticastSender
+from motet.protocol.core.effects import Effect, Transmit
+from motet.protocol.core.identity import Address
+from motet.protocol.multicast.machine import Multicast
+from motet.protocol.multicast.receiver import MulticastReceiver
+from motet.protocol.multicast.sender import MulticastSender
+from motet.protocol.unicast.machine import Unicast
+from motet.protocol.unicast.receiver import ReceiveConnection
+from motet.protocol.unicast.sender import SendConnection, State
+from motet.protocol.window.acks import AckTable
+from motet.protocol.window.gaps import GapWatch
+from motet.protocol.window.ranges import Ranges
+from motet.protocol.window.ring import RingWindow
+from motet.protocol.wire.frames import MulticastAck, MulticastData, SyncOk, UnicastAck, UnicastData
 from motet.sim.runner import run_seed
-from motet.unicast.machine import Unicast
-from motet.unicast.receiver import ReceiveConnection
-from motet.unicast.sender import SendConnection, State
-from motet.window.acks import AckTable
-from motet.window.gaps import GapWatch
-from motet.window.ranges import Ranges
-from motet.window.ring import RingWindow
-from motet.wire.frames import MulticastAck, MulticastData, SyncOk, UnicastAck, UnicastData
 
 SEEDS = range(300)
 RARE = {"late_ack_of_an_old_connection_purges": 343}  # one seed in a hundred shows it: begin where it does
@@ -147,7 +147,7 @@ def the_largest_ack_purges(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(AckTable, "ack", ack)
 
 
-def no_tail_notice(patch: pytest.MonkeyPatch) -> None:
+def no_last_seqno_announcement(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MulticastSender, "tick", lambda self, now: [])
     patch.setattr(MulticastSender, "_restart_tail_timer", lambda self, now: None)
 
@@ -241,7 +241,7 @@ PLANTS: list[Plant] = [
     a_message_on_a_closing_connection_does_not_open_it_again,
     ack_of_a_non_member_counts,
     the_largest_ack_purges,
-    no_tail_notice,
+    no_last_seqno_announcement,
     a_gap_is_asked_for_once_only,
     a_lost_ack_is_not_repeated,
     multicast_acks_what_was_received_and_not_what_was_delivered,

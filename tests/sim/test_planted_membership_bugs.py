@@ -8,25 +8,24 @@ from typing import Any
 
 import pytest
 
-from motet.core.effects import Effect, Frame
-from motet.core.identity import Address
-from motet.core.view import NO_BALLOT, Ballot, View, ViewId
-from motet.membership import coordinator, participant
-from motet.membership.coordinator import Round
-from motet.membership.detector import FailureDetector, Standing, Suspected
-from motet.membership.discovery import Discovery
-from motet.membership.engine import ViewEngine
-from motet.membership.machine import Membership
-from motet.membership.merge import MergeLeader
-from motet.membership.primary import PrimaryRecord
-from motet.multicast.machine import Multicast
-from motet.multicast.receiver import MulticastReceiver
-from motet.multicast.sender import MulticastSender
-from motet.sim.runner import run_seed
-from motet.stack import Member
-from motet.stack.channel import GroupChannel
-from motet.window.digest import Cut, DigestEntry
-from motet.wire.frames import (
+from motet.protocol.core.effects import Effect, Frame
+from motet.protocol.core.identity import Address
+from motet.protocol.core.view import NO_BALLOT, Ballot, View, ViewId
+from motet.protocol.member import Member
+from motet.protocol.member.channel import GroupChannel
+from motet.protocol.membership import coordinator, participant
+from motet.protocol.membership.coordinator import Round
+from motet.protocol.membership.detector import FailureDetector, Standing, Suspected
+from motet.protocol.membership.discovery import Discovery
+from motet.protocol.membership.engine import ViewEngine
+from motet.protocol.membership.machine import Membership
+from motet.protocol.membership.merge import MergeLeader
+from motet.protocol.membership.primary import PrimaryRecord
+from motet.protocol.multicast.machine import Multicast
+from motet.protocol.multicast.receiver import MulticastReceiver
+from motet.protocol.multicast.sender import MulticastSender
+from motet.protocol.window.digest import Cut, DigestEntry
+from motet.protocol.wire.frames import (
     Commit,
     CutTo,
     LogEnd,
@@ -37,6 +36,7 @@ from motet.wire.frames import (
     Prepared,
     Ready,
 )
+from motet.sim.runner import run_seed
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -50,7 +50,7 @@ def nobody_remembers_the_last_primary_view(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PrimaryRecord, "attempted", lambda self, view, counted=None: PrimaryRecord())
 
 
-def anybody_founds_a_group(patch: pytest.MonkeyPatch) -> None:
+def anybody_bootstraps_a_group(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Membership, "may_found", lambda self, members: True)
 
 
@@ -337,7 +337,7 @@ MOST_SEEDS = 500  # each must be caught within so many
 BY_MEMBERSHIP: dict[Plant, int] = {
     every_view_is_primary: 2,
     nobody_remembers_the_last_primary_view: 2,
-    anybody_founds_a_group: 22,
+    anybody_bootstraps_a_group: 22,
     the_rest_of_a_view_is_not_fetched: 3,
     a_frozen_sender_goes_on_sending: 3,
     a_restart_at_the_same_place_is_not_noticed: 8,
@@ -356,7 +356,7 @@ BY_MEMBERSHIP: dict[Plant, int] = {
     the_past_is_forgotten: 13,
     a_past_without_its_record: 41,
 }
-BY_TORN: dict[Plant, int] = {
+BY_INTERRUPTED: dict[Plant, int] = {
     attempted_views_are_forgotten: 2,
     a_commit_that_somebody_saw_is_not_adopted: 16,
     a_commit_does_not_wait_for_all: 1,
@@ -372,7 +372,7 @@ BY_PRESETS: dict[Plant, int] = {
 }
 CASES = [
     pytest.param(scenario, plant, first, id=plant.__name__)
-    for scenario, table in (("membership", BY_MEMBERSHIP), ("torn", BY_TORN), ("presets", BY_PRESETS))
+    for scenario, table in (("membership", BY_MEMBERSHIP), ("interrupted", BY_INTERRUPTED), ("presets", BY_PRESETS))
     for plant, first in table.items()
 ]
 

@@ -7,19 +7,19 @@ from dataclasses import replace
 
 import pytest
 
-from motet.core.effects import Channel, Effect
-from motet.core.identity import Address
+from motet.protocol.core.effects import Channel, Effect
+from motet.protocol.core.identity import Address
+from motet.protocol.member import Member
+from motet.protocol.member.channel import _Stream
+from motet.protocol.member.snapshots import SnapshotCarrier
+from motet.protocol.snapshot import RecordState, SnapshotId, Snapshots
+from motet.protocol.snapshot.machine import SendMarker
+from motet.protocol.snapshot.participation import LocalState, Participation
+from motet.protocol.wire.backlog import Backlog
+from motet.protocol.wire.body import Port
+from motet.protocol.wire.ordered import Tag
+from motet.protocol.wire.snapshot import Marker, Waiting, encode
 from motet.sim.runner import run_seed
-from motet.snapshot import RecordState, SnapshotId, Snapshots
-from motet.snapshot.machine import SendMarker
-from motet.snapshot.participation import LocalState, Participation
-from motet.stack import Member
-from motet.stack.channel import _Stream
-from motet.stack.snapshots import SnapshotCarrier
-from motet.wire.backlog import Backlog
-from motet.wire.body import Port
-from motet.wire.ordered import Tag
-from motet.wire.snapshot import Marker, Waiting, encode
 
 MOST_SEEDS = 500
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -59,7 +59,7 @@ def the_state_is_recorded_after_the_marker_went_out(patch: pytest.MonkeyPatch) -
         assert self.channel.ordering is not None
         marker = encode(Marker(effect.snapshot, self.view.id, self.channel.ordering.sent))
         to_itself = self.unicast.sender(self.address) is not None
-        return [effect, *self._made(self._carrier.mark(SendMarker(marker, to_itself), self.members, now), now)]
+        return [effect, *self._made(self._strategy.mark(SendMarker(marker, to_itself), self.members, now), now)]
 
     def supply_without_marker(
         self: Snapshots, snapshot: SnapshotId, state: bytes, local: LocalState, now: int

@@ -9,16 +9,17 @@ from functools import cache
 import pytest
 
 from motet.config import Config
-from motet.core.effects import Effect
-from motet.core.identity import Address
-from motet.core.units import SECOND
-from motet.core.view import View, ViewId
-from motet.sim.expulsions import expulsions_of
-from motet.sim.group_plan import GroupFaultKind
-from motet.sim.history import EnteredView, History
-from motet.sim.membership import run_world
-from motet.sim.presets import PresetsHost, PresetsWorld, run_presets
-from motet.sim.presets_plan import (
+from motet.protocol.core.effects import Effect
+from motet.protocol.core.identity import Address
+from motet.protocol.core.units import SECOND
+from motet.protocol.core.view import View, ViewId
+from motet.protocol.member import Superseded
+from motet.sim.checkers.expulsions import expulsions_of
+from motet.sim.runner import SCENARIOS, run_seed
+from motet.sim.scenarios.group_plan import GroupFaultKind
+from motet.sim.scenarios.membership import run_world
+from motet.sim.scenarios.presets import PresetsHost, PresetsWorld, run_presets
+from motet.sim.scenarios.presets_plan import (
     BASE_NS,
     FEWEST_PARTITIONS,
     MOST_LATE,
@@ -28,8 +29,7 @@ from motet.sim.presets_plan import (
     PresetsPlan,
     draw_presets_plan,
 )
-from motet.sim.runner import SCENARIOS, run_seed
-from motet.stack import Superseded
+from motet.sim.world.history import EnteredView, History
 
 DRAWN = range(400)
 CHEAP = {  # quick ones of each preset, which together lose, delay, part, restart, and send one by one
@@ -106,10 +106,10 @@ def test_members_have_the_shipped_settings(preset: str) -> None:
         ordering = plan.config.ordering
         if plan.preset != preset or ordering is None:
             continue
-        config = Config.load(environ={}, preset=preset, carrier=ordering.carrier)
+        config = Config.load(environ={}, preset=preset, strategy=ordering.strategy)
         shipped = config.member_config(plan.seeds, wants_state=True, waits_for_disk=ordering.waits_for_disk)
         assert plan.config == shipped
-        assert all(plan.config_of(index, founds=True) == shipped for index in range(len(plan.names)))
+        assert all(plan.config_of(index, may_bootstrap=True) == shipped for index in range(len(plan.names)))
 
 
 def test_half_of_everything_is_lost_or_late_at_worst() -> None:
@@ -130,12 +130,12 @@ def test_most_worlds_have_no_faults_and_some_are_parted_again_and_again() -> Non
     assert all(len(plan.faults) >= FEWEST_PARTITIONS for plan in churned)
     kinds = {fault.kind for drawn in faults for fault in drawn}
     assert kinds >= {GroupFaultKind.CRASH, GroupFaultKind.RESTART, GroupFaultKind.PARTITION, GroupFaultKind.LEAVE}
-    assert all(f.keeps_memory for drawn in faults for f in drawn if f.kind is GroupFaultKind.RESTART)
+    assert all(f.keeps_durable_state for drawn in faults for f in drawn if f.kind is GroupFaultKind.RESTART)
 
 
 def test_both_carriers_starts_and_ways_of_sending_are_drawn() -> None:
-    carriers = {plan.config.ordering.carrier for plan in plans() if plan.config.ordering is not None}
-    assert carriers == {"window", "continuous"}
+    strategies = {plan.config.ordering.strategy for plan in plans() if plan.config.ordering is not None}
+    assert strategies == {"window", "continuous"}
     assert {plan.gathers_first for plan in plans()} == {True, False}
     assert {bool(plan.chains) for plan in plans()} == {True, False}
     assert {len(plan.names) for plan in plans()} == {3, 4, 5}

@@ -10,11 +10,11 @@ from hashlib import sha256
 
 import pytest
 
-from motet.core.effects import Channel
-from motet.core.identity import Address
-from motet.sim.channels import Outcome, run_channels
-from motet.sim.history import DeliveredBatch, ForgotSender, History
-from motet.sim.plan import FaultKind, draw_plan
+from motet.protocol.core.effects import Channel
+from motet.protocol.core.identity import Address
+from motet.sim.scenarios.channels import Outcome, run_channels
+from motet.sim.world.history import DeliveredBatch, ForgotSender, History
+from motet.sim.world.plan import FaultKind, draw_plan
 
 
 def smallest_world_with(kind: FaultKind) -> int:
@@ -27,7 +27,7 @@ SEEDS = sorted({smallest_world_with(kind) for kind in FaultKind})
 PRINT_RUNS = """
 import json, sys
 from hashlib import sha256
-from motet.sim.channels import run_channels
+from motet.sim.scenarios.channels import run_channels
 for seed in map(int, sys.argv[1:]):
     outcome = run_channels(seed, with_transcript=True)
     print(json.dumps([seed, outcome.fingerprint, sha256("\\n".join(outcome.transcript).encode()).hexdigest()]))

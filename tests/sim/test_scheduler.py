@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from motet.sim.scheduler import Scheduler
+from motet.sim.world.scheduler import Scheduler
 
 
 class Diary:

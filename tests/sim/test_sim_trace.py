@@ -5,12 +5,12 @@ from random import Random
 
 import pytest
 
-from motet.core.identity import Address
-from motet.core.trace import TraceEvent, TraceKind
-from motet.sim.channels import Outcome
+from motet.protocol.core.identity import Address
+from motet.protocol.core.trace import TraceEvent, TraceKind
+from motet.protocol.member import Member, MemberConfig
+from motet.protocol.member.trace import Tracer
 from motet.sim.runner import run_seed
-from motet.stack import Member, MemberConfig
-from motet.stack.trace import Tracer
+from motet.sim.scenarios.channels import Outcome
 
 SEED = 3
 

@@ -10,12 +10,12 @@ from collections.abc import Callable
 import pytest
 
 from motet.errors import ConfigError
-from motet.membership.engine import ViewEngine
-from motet.multicast.machine import Multicast
-from motet.multicast.receiver import MulticastReceiver
+from motet.protocol.membership.engine import ViewEngine
+from motet.protocol.multicast.machine import Multicast
+from motet.protocol.multicast.receiver import MulticastReceiver
 from motet.sim.runner import run_seed
-from motet.sim.small_cases import CHANGES, NAMES, Fault, faults_of
-from motet.sim.small_world import CUT_NS, case_count, case_of, run_small_world, steps_of
+from motet.sim.scenarios.small_cases import CHANGES, NAMES, Fault, faults_of
+from motet.sim.scenarios.small_world import CUT_NS, case_count, case_of, run_small_world, steps_of
 
 SAMPLE = 150
 SHARES = 15  # tests, so that the workers of a parallel run share the sample evenly
@@ -59,7 +59,7 @@ def test_there_are_thousands_and_each_has_its_own_name() -> None:
 
 def test_their_number_does_not_depend_on_the_process() -> None:
     """Sets and dicts of strings have another order there."""
-    script = "from motet.sim.small_world import case_count, case_of; print(case_count(), case_of(case_count() - 1))"
+    script = "from motet.sim.scenarios.small_world import case_count, case_of; print(case_count(), case_of(case_count() - 1))"
     answer = subprocess.run(
         [sys.executable, "-c", script],
         env=os.environ | {"PYTHONHASHSEED": "4242"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from motet.sim.runner import SCENARIOS, run_seed
-from motet.sim.snapshot import draw_snapshot_plan, run_snapshot
+from motet.sim.scenarios.snapshot import draw_snapshot_plan, run_snapshot
 
 SEEDS = (2, 5, 8, 14, 15, 18, 24, 25, 29, 30, 34, 37, 39)  # small worlds, which are quick
 

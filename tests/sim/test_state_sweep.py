@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
-from motet.core.identity import Address
-from motet.core.view import ViewId
-from motet.membership import coordinator, merge
-from motet.membership.coordinator import Coordinator
-from motet.membership.participant import Participant
-from motet.membership.primary import PrimaryRecord
-from motet.membership.transfer import StateLost, StateTransfer
+from motet.protocol.core.identity import Address
+from motet.protocol.core.view import ViewId
+from motet.protocol.membership import coordinator, merge
+from motet.protocol.membership.coordinator import Coordinator
+from motet.protocol.membership.participant import Participant
+from motet.protocol.membership.primary import PrimaryRecord
+from motet.protocol.membership.transfer import StateLost, StateTransfer
+from motet.protocol.wire.frames import MergeResponse, StateNeed
 from motet.sim.runner import SCENARIOS, run_seed
-from motet.sim.state import run_state
-from motet.wire.frames import MergeResponse, StateNeed
+from motet.sim.scenarios.state import run_state
 
 SEEDS = (*range(20), 115)  # in the last one the state is lost for good, and begins anew
 MOST_SEEDS = 300

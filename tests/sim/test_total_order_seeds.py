@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from motet.sim.runner import run_seed
-from motet.sim.total_order import draw_logged_plan
+from motet.sim.scenarios.total_order import draw_logged_plan
 
 # A log that was taken up after a restart was not the one whose stability was told: 97. A member that had left with the
 # numbers of others kept early ones of its own, which ended before them: 2063.
@@ -27,5 +27,5 @@ def test_a_small_world(seed: int) -> None:
 
 def test_both_carriers_disks_and_appends_are_drawn() -> None:
     plans = [draw_logged_plan(seed).config.ordering for seed in range(60)]
-    assert {plan.carrier for plan in plans if plan is not None} == {"window", "continuous"}
+    assert {plan.strategy for plan in plans if plan is not None} == {"window", "continuous"}
     assert {plan.waits_for_disk for plan in plans if plan is not None} == {False, True}

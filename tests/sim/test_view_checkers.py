@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from motet.core.effects import Channel
-from motet.core.identity import Address
-from motet.core.units import MILLISECOND
-from motet.core.view import View, ViewId
-from motet.sim.history import DeliveredBatch, EnteredView, History, Stream, WokeUp
-from motet.sim.views import check_self_delivery, check_views
+from motet.protocol.core.effects import Channel
+from motet.protocol.core.identity import Address
+from motet.protocol.core.units import MILLISECOND
+from motet.protocol.core.view import View, ViewId
+from motet.sim.checkers.views import check_self_delivery, check_views
+from motet.sim.world.history import DeliveredBatch, EnteredView, History, Stream, WokeUp
 
 A = Address("a", "127.0.0.1", 7800, 1 << 48)
 B = Address("b", "127.0.0.1", 7801, 2 << 48)

@@ -9,11 +9,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from motet.core.identity import Address
-from motet.core.view import ViewId
-from motet.journal.disk import RealDisk
-from motet.journal.reader import JournalReader
-from motet.journal.records import (
+from motet.log.journal.disk import RealDisk
+from motet.log.journal.reader import JournalReader
+from motet.log.journal.records import (
     FILE_HEADER,
     MAGIC,
     STATE,
@@ -27,10 +25,12 @@ from motet.journal.records import (
     record_bytes,
     shared_of_frame,
 )
-from motet.journal.scan import FIRST_RECORD_AT, Scan
-from motet.journal.segments import name_of
-from motet.wire.body import pack, split
-from motet.wire.fields import Reader
+from motet.log.journal.scan import FIRST_RECORD_AT, Scan
+from motet.log.journal.segments import name_of
+from motet.protocol.core.identity import Address
+from motet.protocol.core.view import ViewId
+from motet.protocol.wire.body import pack, split
+from motet.protocol.wire.fields import Reader
 
 
 @dataclass(slots=True)

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from motet.journal import Fsync, JournalConfig
-from motet.journal.owner import in_full
-from motet.journal.reader import JournalReader
-from motet.journal.synthetic import write_journal
-from motet.spark.audit import run_audit
-from motet.spark.verdict import Finding, Verdict, to_text
+from motet.audit.audit import run_audit
+from motet.audit.verdict import Finding, Verdict, to_text
+from motet.log.journal import Fsync, JournalConfig
+from motet.log.journal.owner import in_full
+from motet.log.journal.reader import JournalReader
+from motet.log.journal.synthetic import write_journal
 from tests.spark import forge
 
 ROWS, VIEWS = 3_000, 3

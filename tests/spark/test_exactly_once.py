@@ -14,8 +14,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from motet.serve.flight import LogService
-from tests.serve.memory import MemorySource, wait_for
+from motet.log.service.flight import LogService
+from tests.log.service.memory import MemorySource, wait_for
 from tests.spark.driver import MOST_ROWS
 
 ROWS = 12 * MOST_ROWS

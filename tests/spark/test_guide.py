@@ -9,10 +9,10 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from motet.journal.synthetic import write_journal
-from motet.serve.flight import LogService
+from motet.log.journal.synthetic import write_journal
+from motet.log.service.flight import LogService
 from tests.docs.pages import DOCS, ROOT, blocks
-from tests.serve.memory import FakeGroup, MemorySource
+from tests.log.service.memory import FakeGroup, MemorySource
 
 EXAMPLES = ROOT / "examples" / "spark"
 

@@ -12,13 +12,13 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from motet.journal import Fsync, Journal, JournalConfig
-from motet.journal.synthetic import write_journal
-from motet.spark.campaign import ORDER_BROKEN, Campaign
+from motet.audit.campaign import ORDER_BROKEN, Campaign
+from motet.audit.follow import Beat, LiveAudit
+from motet.audit.pipeline import Pipeline
+from motet.audit.verdict import Finding
+from motet.log.journal import Fsync, Journal, JournalConfig
+from motet.log.journal.synthetic import write_journal
 from motet.spark.ending import raise_failure, stop_between_batches
-from motet.spark.follow import Beat, LiveAudit
-from motet.spark.pipeline import Pipeline
-from motet.spark.verdict import Finding
 from tests.spark import forge
 
 ROWS, STABLE = 9_000, 5_000

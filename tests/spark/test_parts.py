@@ -21,22 +21,22 @@ from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, In, IsNotNull, 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 from pyspark.sql.types import StructType
 
+from motet.audit.inputs import MemberInput, Split, UnusableInputError, cuts_of, find_members
+from motet.audit.kernels import CHUNK, summaries
+from motet.audit.plots import Axis, bars, lines
+from motet.audit.snapshots import find_snapshots, snapshot_findings
+from motet.audit.traces import MOST_SECONDS, find_traces, retransmissions
 from motet.errors import ConfigError
-from motet.journal import Fsync, JournalConfig
-from motet.journal.synthetic import write_journal
-from motet.serve.flight import LogService
-from motet.snapshot.export import SNAPSHOT_SCHEMA
+from motet.log.journal import Fsync, JournalConfig
+from motet.log.journal.synthetic import write_journal
+from motet.log.service.flight import LogService
+from motet.protocol.snapshot.export import SNAPSHOT_SCHEMA
 from motet.spark import cluster, java
-from motet.spark.inputs import MemberInput, Piece, UnusableInputError, cuts_of, find_members
-from motet.spark.kernels import CHUNK, summaries
 from motet.spark.logs import JournalLog, LogUnreadableError, StartTrimmedError
 from motet.spark.options import SourceOptions, parse_source
-from motet.spark.plots import Axis, bars, lines
 from motet.spark.pushdown import Wanted, bounds_of_in, push
-from motet.spark.snapshots import find_snapshots, snapshot_findings
 from motet.spark.source import MotetSource, MotetStreamReader, Range, split
-from motet.spark.traces import MOST_SECONDS, find_traces, retransmissions
-from tests.serve.memory import MemorySource
+from tests.log.service.memory import MemorySource
 
 
 def stream_reader(**options: str) -> MotetStreamReader:
@@ -351,7 +351,7 @@ def test_an_export_with_other_kinds_of_positions_is_unusable(tmp_path: Path) -> 
 
 
 def test_positions_that_no_log_has_are_refused_before_boundaries_are_made() -> None:
-    far = MemberInput("ann", "x", [Piece("ann", "x", 1, 10), Piece("ann", "y", 2**62, 2**62 + 10)])
+    far = MemberInput("ann", "x", [Split("ann", "x", 1, 10), Split("ann", "y", 2**62, 2**62 + 10)])
     with pytest.raises(UnusableInputError, match="more than one log has"):
         cuts_of([far])
 

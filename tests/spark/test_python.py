@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from motet.journal.synthetic import write_journal
+from motet.log.journal.synthetic import write_journal
 from motet.spark.environment import environment_with, import_path, python_variables, worker_python
 from motet.spark.session import _common
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from motet.journal.synthetic import write_journal
+from motet.log.journal.synthetic import write_journal
 from tests.docs.pages import ROOT, blocks
 
 

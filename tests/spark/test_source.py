@@ -10,8 +10,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 
-from motet.serve.flight import LogService
-from tests.serve.memory import SENDER, MemorySource
+from motet.log.service.flight import LogService
+from tests.log.service.memory import SENDER, MemorySource
 
 
 @pytest.fixture

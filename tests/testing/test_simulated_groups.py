@@ -10,9 +10,9 @@ import pytest
 
 import motet
 from motet.errors import LeftGroupError, MisuseError
-from motet.journal import JournalReader
+from motet.log.journal import JournalReader
 from motet.testing import FakeClock, NetworkProfile, SimNetwork, VirtualLoop, run, simulated
-from tests.aio.cluster import take
+from tests.runtime.cluster import take
 
 
 async def members(network: SimNetwork, names: str, **options: object) -> list[motet.Group]:

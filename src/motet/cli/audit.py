@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from motet.spark.follow import Beat
-    from motet.spark.verdict import Finding
+    from motet.audit.follow import Beat
+    from motet.audit.verdict import Finding
 
 EXAMPLES = """
 Examples:
@@ -42,15 +42,15 @@ def audit(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,
 ) -> None:
     """Check every guarantee over the journals of all members. Exit code: 0 all hold, 1 violated, 2 unusable input."""
-    from motet.spark.inputs import require_some
+    from motet.audit.inputs import require_some
 
     require_some(directories)
     if follow:
         raise typer.Exit(_follow(directories, follow, state, master, as_json))
-    from motet.spark.audit import run_audit
-    from motet.spark.report import to_html
+    from motet.audit.audit import run_audit
+    from motet.audit.report import to_html
+    from motet.audit.verdict import to_text
     from motet.spark.session import build_session
-    from motet.spark.verdict import to_text
 
     spark = build_session(master, "motet audit", is_light=True)
     try:
@@ -69,8 +69,8 @@ audit.__doc__ = f"{audit.__doc__}\n\n\b{EXAMPLES}"
 
 
 def _follow(directories: list[str], seconds: float, state: Path | None, master: str, as_json: bool) -> int:
+    from motet.audit.follow import LiveAudit
     from motet.spark.ending import LOOK_EVERY_S, raise_failure, stop_between_batches, told_to_stop
-    from motet.spark.follow import LiveAudit
     from motet.spark.session import build_session
 
     spark = build_session(master, "motet audit, live", is_light=True)

@@ -10,11 +10,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from motet.bench.machine import describe
-from motet.bench.report import table, write_markdown
-from motet.bench.results import Results
-from motet.bench.rows import all_rows, select
-from motet.bench.suite import Effort, measure_all
+from motet.harness.bench.machine import describe
+from motet.harness.bench.report import table, write_markdown
+from motet.harness.bench.results import Results
+from motet.harness.bench.rows import all_rows, select
+from motet.harness.bench.suite import Effort, measure_all
 
 EXAMPLES = """
 Examples:

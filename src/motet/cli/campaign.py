@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 if TYPE_CHECKING:
-    from motet.spark.campaign import Campaign, Summary
+    from motet.audit.campaign import Campaign, Summary
 
 MOST_SHOWN = 20
 EXAMPLES = """
@@ -34,7 +34,7 @@ def campaign(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,
 ) -> None:
     """Run many seeds of the simulator on Spark's executors. Exit code: 0 none failed, 1 some failed, 2 cannot run."""
-    from motet.spark.campaign import Campaign
+    from motet.audit.campaign import Campaign
     from motet.spark.session import build_session
 
     seeds = range(first, first + runs)

@@ -15,12 +15,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from motet.demo.board import Board
-from motet.demo.judge import Verdict
-from motet.demo.plan import DEADLINE_S, QUICK_S, SECONDS, Plan
-from motet.demo.show import perform
-from motet.demo.stage import open_stage, show_verdict
 from motet.errors import ConfigError
+from motet.harness.demo.board import Board
+from motet.harness.demo.judge import Verdict
+from motet.harness.demo.plan import DEADLINE_S, QUICK_S, SECONDS, Plan
+from motet.harness.demo.show import perform
+from motet.harness.demo.stage import open_stage, show_verdict
 
 BROKEN, UNFINISHED, INTERRUPTED = 1, 2, 130  # exit codes
 GOOD = "Every promise that was shown held."

@@ -16,8 +16,8 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from motet.errors import ConfigError, JournalCorruptError, JournalError
-from motet.journal.reader import JournalReader
-from motet.journal.verify import Verdict, verify
+from motet.log.journal.reader import JournalReader
+from motet.log.journal.verify import Verdict, verify
 
 EXAMPLES = """
 Examples:
@@ -175,7 +175,7 @@ def export(
     """
     from pyarrow.parquet import ParquetWriter
 
-    from motet.journal.schema import LOG_SCHEMA
+    from motet.log.journal.schema import LOG_SCHEMA
 
     reader = JournalReader(directory)
     start, end = _range(reader, first, last)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from motet.wire.seal import KEY_BYTES, format_key, parse_key
+from motet.protocol.wire.seal import KEY_BYTES, format_key, parse_key
 
 EXAMPLES = """
 Examples:

@@ -16,17 +16,17 @@ from typing import Annotated, Any, Literal, TextIO
 
 import typer
 
-from motet.aio.events import Batch, BatchEvent
-from motet.aio.faults import parse_fault
-from motet.aio.group import Group
-from motet.aio.joining import Joining
+from motet.api.events import Batch, BatchEvent
+from motet.api.group import Group
+from motet.api.joining import Joining
 from motet.config import Config
-from motet.core.effects import SendFailed
-from motet.core.view import View
 from motet.errors import ConfigError
-from motet.membership.engine import ViewInstalled
-from motet.membership.transfer import StateLost, StateRefused
-from motet.ordering import RolledBack
+from motet.protocol.core.effects import SendFailed
+from motet.protocol.core.view import View
+from motet.protocol.membership.engine import ViewInstalled
+from motet.protocol.membership.transfer import StateLost, StateRefused
+from motet.protocol.ordering import RolledBack
+from motet.runtime.faults import parse_fault
 
 EXAMPLES = """
 Examples:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from motet.spark.pipeline import Outcome, Pipeline
+    from motet.audit.pipeline import Outcome, Pipeline
 
 EXAMPLES = """
 Examples:
@@ -32,8 +32,8 @@ def pipeline(
 
     Exit code: 0 all members agree, 1 some cell of silver differs between members, 2 unusable input.
     """
-    from motet.spark.inputs import require_some
-    from motet.spark.pipeline import Pipeline
+    from motet.audit.inputs import require_some
+    from motet.audit.pipeline import Pipeline
     from motet.spark.session import build_session
 
     require_some(directories)

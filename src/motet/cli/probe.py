@@ -11,6 +11,8 @@ import typer
 from rich.console import Console
 from rich.live import Live
 
+from motet.admin.client import AdminClient, parse_endpoint
+from motet.admin.operations import OPERATIONS, check_arguments
 from motet.cli.probe_report import Section, plain, render, sections, summary
 from motet.errors import (
     AdminRefusedError,
@@ -20,9 +22,7 @@ from motet.errors import (
     NotAMemberError,
     OperationRefusedError,
 )
-from motet.serve.admin_client import AdminClient, parse_endpoint
-from motet.serve.operations import OPERATIONS, check_arguments
-from motet.serve.reading import truth
+from motet.log.service.validated_json import truth
 
 NOT_WELL = 1
 EXIT_CODES: dict[type[MotetError], int] = {

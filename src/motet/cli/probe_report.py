@@ -13,10 +13,10 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from motet.core.counters import Count
-from motet.serve.health import percent, window_fill
-from motet.serve.picture import is_coordinator
-from motet.serve.reading import Stats, counters, items, maybe, number, rows, text, texts, truth, whole
+from motet.admin.health import percent, window_fill
+from motet.admin.overview import is_coordinator
+from motet.log.service.validated_json import Stats, counters, items, maybe, number, rows, text, texts, truth, whole
+from motet.protocol.core.counters import Count
 
 STYLES = {"good": "green", "note": "cyan", "watch": "yellow", "bad": "bold red"}
 RECENT = 5

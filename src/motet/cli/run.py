@@ -11,14 +11,14 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from motet.aio.faults import parse_fault
 from motet.cli.node import load_config
 from motet.errors import ConfigError, MotetError
-from motet.runs.interrupt import Interrupted, run_until_interrupted
-from motet.runs.party import Word
-from motet.runs.perform import Outcome, perform
-from motet.runs.report import print_outcome, summary
-from motet.runs.work import LEAST_SIZE, Plan, deadline_for, inbound, name_of, parse_deadline
+from motet.harness.runs.interrupt import Interrupted, run_until_interrupted
+from motet.harness.runs.party import Word
+from motet.harness.runs.perform import Outcome, perform
+from motet.harness.runs.report import print_outcome, summary
+from motet.harness.runs.work import LEAST_SIZE, Plan, deadline_for, inbound, name_of, parse_deadline
+from motet.runtime.faults import parse_fault
 
 EXAMPLES = """
 Examples:
@@ -140,7 +140,7 @@ def check_strategy(strategy: str) -> None:
 
 def settings_of(preset: str, strategy: str, *, one_by_one: bool, more: list[str] | tuple[str, ...]) -> tuple[str, ...]:
     """For the processes; whatever is wrong with one is said now."""
-    given = [f"carrier={strategy}", *(("pack_messages=false",) if one_by_one else ()), *more]
+    given = [f"strategy={strategy}", *(("pack_messages=false",) if one_by_one else ()), *more]
     load_config("", preset, given)
     return (f"preset={preset}", *given)
 

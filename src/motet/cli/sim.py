@@ -16,10 +16,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from motet.aio.trace import open_trace
 from motet.errors import ConfigError
-from motet.sim.channels import Outcome
+from motet.runtime.trace import open_trace
 from motet.sim.runner import SCENARIOS, all_seeds, run_seed, run_seeds
+from motet.sim.scenarios.channels import Outcome
 
 DEMO_SEEDS = range(60)
 _OF_SOME = {  # what only some scenarios count

@@ -12,9 +12,9 @@ from rich.table import Table
 from motet.cli.node import load_config
 from motet.cli.run import check_strategy, stopped
 from motet.errors import ConfigError
-from motet.runs.interrupt import Interrupted, run_until_interrupted
-from motet.runs.report import brief, print_standings
-from motet.runs.suite import CASES, STRATEGIES, Case, Performed, as_dict, perform_suite
+from motet.harness.runs.interrupt import Interrupted, run_until_interrupted
+from motet.harness.runs.report import brief, print_standings
+from motet.harness.runs.suite import CASES, STRATEGIES, Case, Performed, as_dict, perform_suite
 
 EXAMPLES = """
 Examples:

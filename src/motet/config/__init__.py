@@ -1,6 +1,6 @@
 """What people set: presets, a TOML file, the environment, arguments. Without asyncio, so that all may import it."""
 
 from motet.config.model import Config
-from motet.core.identity import is_loopback, parse_endpoint
+from motet.protocol.core.identity import is_loopback, parse_endpoint
 
 __all__ = ["Config", "is_loopback", "parse_endpoint"]

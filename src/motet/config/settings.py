@@ -13,8 +13,8 @@ from difflib import get_close_matches
 from enum import Enum
 from typing import Any
 
-from motet.core.units import parse_duration, parse_size, spell_duration, spell_size
 from motet.errors import ConfigError
+from motet.protocol.core.units import parse_duration, parse_size, spell_duration, spell_size
 
 _KEY = "motet"
 HIDDEN = "(not shown)"

@@ -7,18 +7,18 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import chain
 
-from motet.core.trace import Emit
 from motet.errors import ConfigError
-from motet.sim.busy import run_busy
-from motet.sim.channels import Outcome, run_channels
-from motet.sim.checkers import violation_of
-from motet.sim.membership import run_membership, run_membership_100
-from motet.sim.presets import run_presets
-from motet.sim.small_world import case_count, run_small_world
-from motet.sim.snapshot import run_snapshot
-from motet.sim.state import run_state
-from motet.sim.torn import run_torn
-from motet.sim.total_order import run_total_order
+from motet.protocol.core.trace import Emit
+from motet.sim.checkers.channels import violation_of
+from motet.sim.scenarios.busy import run_busy
+from motet.sim.scenarios.channels import Outcome, run_channels
+from motet.sim.scenarios.interrupted import run_interrupted
+from motet.sim.scenarios.membership import run_membership, run_membership_100
+from motet.sim.scenarios.presets import run_presets
+from motet.sim.scenarios.small_world import case_count, run_small_world
+from motet.sim.scenarios.snapshot import run_snapshot
+from motet.sim.scenarios.state import run_state
+from motet.sim.scenarios.total_order import run_total_order
 
 SCENARIOS: dict[str, Callable[..., Outcome]] = {
     "busy": run_busy,
@@ -29,7 +29,7 @@ SCENARIOS: dict[str, Callable[..., Outcome]] = {
     "small-world": run_small_world,
     "snapshot": run_snapshot,
     "state": run_state,
-    "torn": run_torn,
+    "interrupted": run_interrupted,
     "total-order": run_total_order,
 }
 _CHUNK = 8  # seeds per task: small enough for a smooth progress bar

@@ -18,7 +18,7 @@ from motet.errors import JournalCorruptError, MotetError
 from motet.spark.options import SourceOptions
 
 if TYPE_CHECKING:
-    from motet.journal.reader import JournalReader
+    from motet.log.journal.reader import JournalReader
 
 MOST_KEPT = 64  # readers of a thread; each keeps an index of what it has walked along
 
@@ -81,7 +81,7 @@ class ServiceLog:
     """The log services of members; the client does the failing over."""
 
     def __init__(self, members: Sequence[str], token: str | None, tls_roots: str | None) -> None:
-        from motet.serve.client import LogClient  # not needed for journals, and takes a while to load
+        from motet.log.service.client import LogClient  # not needed for journals, and takes a while to load
 
         roots = Path(tls_roots).read_bytes() if tls_roots else None
         self._client = LogClient(list(members), token=token, tls_roots=roots)
@@ -188,7 +188,7 @@ _kept = threading.local()  # a reader is for one thread
 
 def _reader_of(directory: str) -> JournalReader:
     """One that knows its way already, if this process has read here before: a worker does task after task."""
-    from motet.journal.reader import JournalReader  # not needed for services, and takes a while to load
+    from motet.log.journal.reader import JournalReader  # not needed for services, and takes a while to load
 
     readers: dict[str, JournalReader] = _kept.__dict__.setdefault("readers", {})
     reader = readers.pop(directory, None) or JournalReader(directory)

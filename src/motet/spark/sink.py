@@ -154,7 +154,7 @@ def in_order(messages: Sequence[WriterCommitMessage | None]) -> pa.Table | None:
 
 
 def append(rows: pa.Table, options: SinkOptions, producer: int, batch_id: int) -> None:
-    from motet.serve.client import LogClient
+    from motet.log.service.client import LogClient
 
     keys = rows[_KEY] if _KEY in rows.schema.names else None
     with LogClient(list(options.members), options.token, options.tls_roots, unit_bytes=options.unit_bytes) as client:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from motet.sim.network import NetworkProfile
+from motet.sim.world.network import NetworkProfile
 from motet.testing.clock import FakeClock, VirtualLoop
 from motet.testing.network import SimNetwork
 from motet.testing.runs import run, simulated

@@ -14,8 +14,8 @@ from contextvars import Context
 from math import ceil
 from typing import Any, TypeVar
 
-from motet.core.units import SECOND
 from motet.errors import MisuseError
+from motet.protocol.core.units import SECOND
 
 T = TypeVar("T")
 EPOCH_NS = 1_767_225_600 * SECOND  # 2026 begins: the wall clock of every simulation

@@ -12,14 +12,14 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from motet.aio.group import Group
-from motet.aio.joining import Joining
-from motet.aio.transport import Received, TransportConfig
+from motet.api.group import Group
+from motet.api.joining import Joining
 from motet.config import Config
-from motet.core.identity import Address, Endpoint
-from motet.core.units import SECOND
 from motet.errors import MisuseError
-from motet.sim.network import Link, Network, NetworkProfile
+from motet.protocol.core.identity import Address, Endpoint
+from motet.protocol.core.units import SECOND
+from motet.runtime.transport import Received, TransportConfig
+from motet.sim.world.network import Link, Network, NetworkProfile
 from motet.testing.clock import FakeClock, VirtualLoop
 
 HOST = "127.0.0.1"

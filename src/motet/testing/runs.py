@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
 
-from motet.sim.network import NetworkProfile
+from motet.sim.world.network import NetworkProfile
 from motet.testing.clock import VirtualLoop
 from motet.testing.network import SimNetwork
 

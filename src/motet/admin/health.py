@@ -1,0 +1,266 @@
+"""What a member's figures mean, in words: what is normal, what is not, and what to do about it.
+
+Everything here is a function of figures, so the same sentences stand in `/health`, in `motet probe` and on the
+dashboard. The order of remarks is their order of weight, the worst first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum, unique
+
+from motet.log.service.validated_json import Stats, number, rows, text, texts, truth, whole
+from motet.protocol.core.counters import Count, Nature
+
+STALLED_AFTER_S = 5  # something waits, and the log has not moved for this long
+MUCH_REPAIR = 0.25  # above this share of repeated frames the network deserves a look
+SOME_REPAIR = 0.001
+FAR_BEHIND = 1000  # positions; a busy group is a few hundred apart at any moment
+NEARLY_FULL = 0.95
+
+REMEDY_LOSS = "Run `motet doctor`: on one machine a UDP buffer that is too small is the usual cause, else a busy link."
+
+
+@unique
+class Level(StrEnum):
+    GOOD = "good"
+    NOTE = "note"  # normal, and worth knowing
+    WATCH = "watch"  # not broken, and better looked at
+    BAD = "bad"  # does not do its work
+
+
+WEIGHT = {level: weight for weight, level in enumerate(Level)}
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    level: Level
+    text: str
+    advice: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.text} {self.advice}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    remarks: tuple[Remark, ...]  # never empty, worst first
+
+    @property
+    def level(self) -> Level:
+        return self.remarks[0].level
+
+    @property
+    def is_well(self) -> bool:
+        return self.level is not Level.BAD
+
+    def as_dict(self) -> dict[str, object]:
+        return {"level": self.level, "well": self.is_well, "remarks": [asdict(remark) for remark in self.remarks]}
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """How much the counters grew in the last `seconds`; without an earlier look there is none."""
+
+    seconds: float = 0.0
+    counts: Mapping[str, int] | None = None
+
+    def of(self, count: Count) -> int:
+        return max(0, (self.counts or {}).get(count, 0))
+
+    @classmethod
+    def between(cls, before: Mapping[str, int], after: Mapping[str, int], seconds: float) -> Growth:
+        return cls(seconds, {name: value - before.get(name, 0) for name, value in after.items()})
+
+    @property
+    def repair_share(self) -> float:
+        """Of all frames sent, those sent again."""
+        again = self.of(Count.FRAME_RESENT)
+        return again / (again + self.of(Count.FRAME_SENT)) if again else 0.0
+
+
+class StallDetector:
+    """Remembers since when something has waited without the log moving. One look alone can never tell."""
+
+    def __init__(self) -> None:
+        self._position: int | None = None
+        self._since: float | None = None
+
+    def stalled_s(self, stats: Stats, now: float) -> float:
+        position = whole(stats, "log", "position")
+        if position != self._position or not _waits(stats):
+            self._position = position
+            self._since = now if _waits(stats) else None
+        return 0.0 if self._since is None else now - self._since
+
+
+def health(stats: Stats, stalled_s: float = 0.0, growth: Growth | None = None) -> Health:
+    """What one member's own figures say."""
+    return sorted_by_weight([*_remarks(stats, stalled_s, growth or Growth())], _all_is_well(stats))
+
+
+def sorted_by_weight(remarks: list[Remark], if_none: Remark) -> Health:
+    """Whatever is only worth a note does not stand before the sentence that all is well."""
+    if not any(WEIGHT[remark.level] > WEIGHT[Level.NOTE] for remark in remarks):
+        return Health((if_none, *remarks))
+    return Health(tuple(sorted(remarks, key=lambda remark: -WEIGHT[remark.level])))
+
+
+def _remarks(stats: Stats, stalled_s: float, growth: Growth) -> Iterator[Remark]:
+    yield from _view_remarks(stats)
+    yield from _progress_remarks(stats, stalled_s)
+    yield from _repair_remarks(growth)
+    yield from _noise_remarks(growth)
+    yield from _fault_remarks(stats)
+
+
+def _all_is_well(stats: Stats) -> Remark:
+    size = len(rows(stats, "view", "members"))
+    return Remark(Level.GOOD, f"All is well: in the primary view of {members(size)}, and nothing is stuck.")
+
+
+def members(count: int) -> str:
+    return "1 member" if count == 1 else f"{count} members"
+
+
+def _view_remarks(stats: Stats) -> Iterator[Remark]:
+    size = len(rows(stats, "view", "members"))
+    if not size:
+        yield Remark(
+            Level.BAD,
+            "This member is in no view yet: it has found nobody, or is still being let in.",
+            "Check that the seeds are right, that they run, and that all have the same group name and key.",
+        )
+    elif truth(stats, "state", "lost"):
+        yield Remark(
+            Level.BAD,
+            f"Nobody in the view of {members(size)} has the application's state: those who had it are down or cut off. "
+            "Total-order messages wait here until one of them comes back.",
+            "Bring a member that has the state back. If none can come back, call begin_state_anew() at the member "
+            "whose state is to be the group's.",
+        )
+    elif not truth(stats, "view", "primary"):
+        yield Remark(
+            Level.BAD,
+            f"The view of {members(size)} is not primary: the majority of the last primary view is elsewhere or down. "
+            "Total-order messages wait here and nothing is added to the log; FIFO multicast, unicast and views go on.",
+            "If the network is cut, mend it: the parts merge by themselves within seconds. If members are down, start "
+            "them again. Nothing has to be done on this member.",
+        )
+    suspects = texts(stats, "suspects")
+    if suspects:
+        yield Remark(
+            Level.WATCH,
+            f"Not heard of for too long: {', '.join(suspects)}. If nobody hears of it, the next view is without it.",
+            "Normal for a few seconds around a crash or a cut; look at that process if it repeats.",
+        )
+    busy = texts(stats, "busy")
+    if busy:
+        yield Remark(
+            Level.WATCH,
+            f"Alive, and not running its driver: {', '.join(busy)}. Total-order messages wait for it, at most for "
+            "the time that the setting busy_max allows.",
+            "Look there for code that holds the GIL, such as one long C call, or for a disk that does not answer.",
+        )
+
+
+def _progress_remarks(stats: Stats, stalled_s: float) -> Iterator[Remark]:
+    is_held = truth(stats, "queue", "held")
+    if stalled_s >= STALLED_AFTER_S and truth(stats, "view", "primary"):
+        yield _stalled(stats, stalled_s, is_held)
+    elif is_held:
+        yield Remark(
+            Level.WATCH,
+            f"The application takes messages slower than they come: {whole(stats, 'queue', 'messages'):,} wait, and "
+            "the senders of the group are slowed down to its pace. Nothing is lost.",
+            "Take messages in batches, or move slow work off the loop that takes them.",
+        )
+    if window_fill(stats) >= NEARLY_FULL:
+        yield Remark(
+            Level.NOTE,
+            "The send window is full: this member sends as fast as the slowest receiver takes. Normal under full load.",
+        )
+    yield from _lag_remarks(stats)
+
+
+def _stalled(stats: Stats, stalled_s: float, is_held: bool) -> Remark:
+    waiting = f"{whole(stats, 'log', 'holdback')} frames are held back and {whole(stats, 'log', 'under_way')} under way"
+    if is_held:
+        return Remark(
+            Level.BAD,
+            f"The log has not moved for {stalled_s:.0f} s because the application of this member takes no messages.",
+            "Look at the code that reads the group's events: it blocks, or has stopped.",
+        )
+    return Remark(
+        Level.BAD,
+        f"The log has not moved for {stalled_s:.0f} s although something waits ({waiting}).",
+        "A member that does not answer is the usual cause; the failure detector takes it out of the view. If this "
+        "stays for a minute, probe the other members and look for the one that stands still.",
+    )
+
+
+def _lag_remarks(stats: Stats) -> Iterator[Remark]:
+    position = whole(stats, "log", "position")
+    in_view = {text(row, "member") for row in rows(stats, "view", "members")}  # others lag because they are elsewhere
+    peers = {text(peer, "member"): whole(peer, "position") for peer in rows(stats, "peers")}
+    behind = {member: position - theirs for member, theirs in peers.items() if member in in_view}
+    late = sorted((lag, name) for name, lag in behind.items() if lag >= FAR_BEHIND)
+    if late:
+        named = ", ".join(f"{name} by {lag:,}" for lag, name in reversed(late[-3:]))
+        yield Remark(
+            Level.WATCH,
+            f"Behind this member's log: {named} positions. What they lack is not stable yet.",
+            "Normal while a member catches up after joining; otherwise its application or its machine is too slow.",
+        )
+
+
+def _repair_remarks(growth: Growth) -> Iterator[Remark]:
+    share = growth.repair_share
+    if share >= MUCH_REPAIR:
+        yield Remark(
+            Level.WATCH, f"{percent(share)} of frames had to be sent again: the network loses a lot.", REMEDY_LOSS
+        )
+    elif share >= SOME_REPAIR:
+        yield Remark(
+            Level.NOTE,
+            f"{percent(share)} of frames were sent again. Normal where datagrams get lost; the application loses none.",
+        )
+
+
+def _noise_remarks(growth: Growth) -> Iterator[Remark]:
+    per_minute = 60 / growth.seconds if growth.seconds else 0
+    loud = [count for count in Count if count.nature is Nature.NOISE and growth.of(count) * per_minute >= 60]
+    if loud:
+        named = "; ".join(f"{count} +{growth.of(count):,} ({count.meaning})" for count in loud[:3])
+        yield Remark(
+            Level.WATCH,
+            f"Dropped and counted in the last {growth.seconds:.0f} s: {named}.",
+            "A burst around a restart is normal. If it goes on, somebody sends here who does not belong: another group "
+            "on this port, a wrong key, or a stranger.",
+        )
+
+
+def _fault_remarks(stats: Stats) -> Iterator[Remark]:
+    faults = texts(stats, "faults")
+    if faults:
+        yield Remark(
+            Level.NOTE,
+            f"Faults are made here on purpose: {', '.join(faults)}. Part of what you see is their doing.",
+            "End them with `motet probe HOST:PORT fault clear`.",
+        )
+
+
+def percent(share: float) -> str:
+    return f"{share * 100:.1f} %" if share < 0.1 else f"{share * 100:.0f} %"
+
+
+def window_fill(stats: Stats) -> float:
+    """How much of this member's own multicast window is in use, 0 to 1."""
+    capacity = number(stats, "multicast", "capacity")
+    used = number(stats, "multicast", "high") - number(stats, "multicast", "low")
+    return min(1.0, max(0.0, used / capacity)) if capacity else 0.0
+
+
+def _waits(stats: Stats) -> bool:
+    return bool(whole(stats, "log", "holdback") or whole(stats, "log", "under_way") or truth(stats, "queue", "held"))

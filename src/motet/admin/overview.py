@@ -1,0 +1,285 @@
+"""The group as one picture, put together from what each member says about itself.
+
+The member that serves the page is the only one that the browser talks to; it asks the others. A member of whom nobody
+answered is drawn from what is known of it (`told`: its position, from the protocols; `silent`: nothing). Members that
+say the same view id are one part; two parts are a partition, or a view change seen half-way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+
+from motet.admin.health import FAR_BEHIND, Growth, Health, Level, Remark, health, sorted_by_weight, window_fill
+from motet.log.service.validated_json import Stats, counters, items, maybe, number, rows, text, texts, truth, whole
+from motet.protocol.core.counters import Count
+
+LATELY_S = 60
+RECENT_VIEWS = 20
+RECENT_EVENTS = 50
+KNOWN = {str(count): count for count in Count}
+
+Json = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """All that is known at one moment."""
+
+    own: Stats
+    others: Mapping[str, Stats] = field(default_factory=dict)  # by member, as it names itself
+    lost: Mapping[str, str] = field(default_factory=dict)  # members whom we knew and who do not answer, with their name
+    growth: Mapping[str, Growth] = field(default_factory=dict)  # by member
+    stalled_s: float = 0.0
+    at: float = 0.0  # seconds since 1970
+
+    @property
+    def answers(self) -> dict[str, Stats]:
+        return {text(self.own, "member"): self.own, **self.others}
+
+
+def picture(seen: Seen) -> Json:
+    members = list(_members(seen))
+    verdict = group_health(seen)
+    return {
+        "at": seen.at,
+        "group": text(seen.own, "group"),
+        "self": text(seen.own, "member"),
+        "version": text(seen.own, "version"),
+        "level": verdict.level,
+        "remarks": [asdict(remark) for remark in verdict.remarks],
+        "members": members,
+        "parts": parts(seen),
+        "links": list(_links(seen, {str(member["member"]) for member in members})),
+        "views": [_view(row) for row in rows(seen.own, "views")[-RECENT_VIEWS:]],
+        "events": [_event(row) for row in rows(seen.own, "events")[-RECENT_EVENTS:]],
+        "counters": list(_counters(seen)),
+    }
+
+
+# Members
+
+
+def _members(seen: Seen) -> Iterator[Json]:
+    known: dict[str, Json] = {}
+    for member, stats in seen.answers.items():
+        known[member] = _described(member, stats, seen)
+    told = {text(peer, "member"): peer for peer in rows(seen.own, "peers")}
+    for stats in seen.answers.values():
+        for row in rows(stats, "view", "members"):
+            member = text(row, "member")
+            known.setdefault(member, _undescribed(member, row, told.get(member), stats))
+    for member, name in seen.lost.items():
+        known.setdefault(member, _undescribed(member, {"name": name}, None, None))
+    yield from sorted(known.values(), key=lambda entry: (str(entry["name"]), str(entry["member"])))
+
+
+def _described(member: str, stats: Stats, seen: Seen) -> Json:
+    growth = seen.growth.get(member, Growth())
+    return {
+        "member": member,
+        "name": text(stats, "name") or member,
+        "endpoint": text(stats, "endpoint"),
+        "heard": "self" if stats is seen.own else "asked",
+        "view": text(stats, "view", "id"),
+        "primary": truth(stats, "view", "primary"),
+        "coordinator": is_coordinator(stats, member),
+        "level": _level(member, stats, seen),
+        "position": whole(stats, "log", "position"),
+        "stable": whole(stats, "log", "stable"),
+        "holdback": whole(stats, "log", "holdback"),
+        "under_way": whole(stats, "log", "under_way"),
+        "window": round(window_fill(stats), 3),
+        "queue": {"messages": whole(stats, "queue", "messages"), "held": truth(stats, "queue", "held")},
+        "rates": {name: number(stats, "rates", name) for name in ("sent_per_s", "delivered_per_s", "bytes_per_s")},
+        "latency": {name: maybe(stats, "latency", name) for name in ("median_us", "p99_us")},
+        "repair_share": round(growth.repair_share, 4),
+        "suspects": texts(stats, "suspects"),
+        "busy": texts(stats, "busy"),
+        "faults": texts(stats, "faults"),
+        "uptime_s": number(stats, "uptime_s"),
+        "memory_bytes": whole(stats, "memory_bytes"),
+    }
+
+
+def _level(member: str, stats: Stats, seen: Seen) -> Level:
+    """That others are behind is told of them, not of the member that is ahead."""
+    stalled_s = seen.stalled_s if stats is seen.own else 0.0
+    level = health(without_peers(stats), stalled_s, seen.growth.get(member)).level
+    is_primary = truth(stats, "view", "primary")
+    ahead = max(whole(other, "log", "position") for other in seen.answers.values())
+    is_late = is_primary and ahead - whole(stats, "log", "position") >= FAR_BEHIND
+    return Level.WATCH if is_late and level is Level.GOOD else level
+
+
+def without_peers(stats: Stats) -> Stats:
+    return {**stats, "peers": ()}
+
+
+def _undescribed(member: str, row: Stats, told: Stats | None, stats: Stats | None) -> Json:
+    """Somebody whom we know of and who did not answer; its admin face may simply be off."""
+    view: Json = {"view": "", "primary": None, "coordinator": False}
+    if stats is not None:
+        is_primary = truth(stats, "view", "primary")
+        view = {"view": text(stats, "view", "id"), "primary": is_primary, "coordinator": is_coordinator(stats, member)}
+    return {
+        "member": member,
+        "name": text(row, "name") or member,
+        "endpoint": text(row, "endpoint"),
+        "heard": "silent" if stats is None else "told",
+        "level": Level.NOTE if stats is not None else Level.WATCH,
+        "position": whole(told, "position") if told is not None else None,
+        "stable": whole(told, "stable") if told is not None else None,
+        **view,
+    }
+
+
+def is_coordinator(stats: Stats, member: str) -> bool:
+    """A coordinator may be named by its name alone; then the oldest of that name in the view is meant."""
+    named = text(stats, "view", "coordinator")
+    if not named or named == member:
+        return bool(named)
+    found = [text(row, "member") for row in rows(stats, "view", "members") if text(row, "name") == named]
+    return bool(found) and found[0] == member
+
+
+# Parts and links
+
+
+def parts(seen: Seen) -> list[Json]:
+    """Members by the view that they say they are in. Whoever did not answer stays where others have seen it."""
+    by_view: dict[str, list[str]] = {}
+    for member, stats in seen.answers.items():
+        by_view.setdefault(text(stats, "view", "id"), []).append(member)
+    placed = {member for found in by_view.values() for member in found}
+    made: list[Json] = []
+    for view, found in by_view.items():
+        stats = seen.answers[found[0]]
+        seniority = [text(row, "member") for row in rows(stats, "view", "members")]
+        everybody = sorted(
+            {*found, *(member for member in seniority if member not in placed)},
+            key=lambda member: (member not in seniority, seniority.index(member) if member in seniority else 0, member),
+        )
+        made.append({"view": view, "primary": truth(stats, "view", "primary"), "members": everybody})
+    return sorted(made, key=lambda part: (not part["primary"], str(part["view"])))
+
+
+def _links(seen: Seen, known: set[str]) -> Iterator[Json]:
+    """One entry per direction in which something is missing now, as the receiver sees it."""
+    for receiver, stats in seen.answers.items():
+        for row in rows(stats, "multicast", "receivers"):
+            sender, missing = text(row, "member"), whole(row, "missing")
+            if sender in known and missing:
+                yield {"from": sender, "to": receiver, "missing": missing}
+
+
+# Words
+
+
+def group_health(seen: Seen) -> Health:
+    own = health(seen.own, seen.stalled_s, seen.growth.get(text(seen.own, "member")))
+    said = [remark for remark in own.remarks if remark.level is not Level.GOOD]
+    others = [remark for remark in _others_remarks(seen) if remark.text not in {known.text for known in said}]
+    return sorted_by_weight([*_partition_remarks(seen), *said, *others], _group_is_well(seen))
+
+
+def _group_is_well(seen: Seen) -> Remark:
+    size = len(rows(seen.own, "view", "members"))
+    return Remark(Level.GOOD, f"All is well: {size} members, one primary view, one log.")
+
+
+def _partition_remarks(seen: Seen) -> Iterator[Remark]:
+    found = parts(seen)
+    names = {str(member["member"]): str(member["name"]) for member in _members(seen)}
+    if len(found) > 1:
+        listed = " | ".join(
+            ", ".join(names.get(member, member) for member in _listed(part)) + (" (primary)" if part["primary"] else "")
+            for part in found
+        )
+        yield Remark(
+            Level.BAD,
+            f"The group is in {len(found)} parts: {listed}. " + _who_goes_on(found),
+            "For a second or two this is a view change seen half-way. If it stays, members cannot reach one another: "
+            "mend the network, and the parts merge by themselves.",
+        )
+    merged = _latest_merge(seen)
+    if merged is not None and len(found) == 1:
+        yield merged
+    for member, name in seen.lost.items():
+        yield Remark(
+            Level.WATCH,
+            f"{name} ({member}) was here and does not answer: it has stopped, or it is out of reach.",
+            "If it stopped, start it again: it comes back as a new member, and with its journal it fetches only "
+            "what it lacks.",
+        )
+
+
+def _listed(part: Json) -> list[str]:
+    found = part["members"]
+    return [str(member) for member in found] if isinstance(found, list) else []
+
+
+def _who_goes_on(found: list[Json]) -> str:
+    primary = sum(1 for part in found if part["primary"])
+    if primary == 1:
+        return "The primary part goes on; in the others total-order messages wait."
+    if primary == 0:
+        return "No part is primary, so total-order messages wait everywhere until enough members are together again."
+    return "More than one part calls itself primary: expected only with partitions='all', where each part orders alone."
+
+
+def _latest_merge(seen: Seen) -> Remark | None:
+    for row in reversed(rows(seen.own, "views")):
+        ago = seen.at - number(row, "at")
+        if items(row, "merged_from") and 0 <= ago <= LATELY_S:
+            return Remark(
+                Level.NOTE,
+                f"View {text(row, 'id')} was made of views that met {ago:.0f} s ago: a cut has healed, or somebody "
+                "joined. Whoever was behind has fetched what it missed.",
+            )
+    return None
+
+
+def _others_remarks(seen: Seen) -> Iterator[Remark]:
+    """What is wrong with the others; that they are not primary is said once, by the parts."""
+    is_whole = len(parts(seen)) == 1
+    for member, stats in sorted(seen.others.items()):
+        for remark in health(without_peers(stats), 0.0, seen.growth.get(member)).remarks:
+            is_told = remark.level in (Level.GOOD, Level.NOTE) or (remark.level is Level.BAD and not is_whole)
+            if not is_told:
+                yield Remark(remark.level, f"{text(stats, 'name') or member}: {remark.text}", remark.advice)
+
+
+# What the page shows of the serving member
+
+
+def _view(row: Stats) -> Json:
+    return {
+        "at": number(row, "at"),
+        "id": text(row, "id"),
+        "members": [_name(member) for member in items(row, "members")],
+        "primary": truth(row, "primary"),
+        "merged_from": [_name(view) for view in items(row, "merged_from")],
+    }
+
+
+def _name(member: object) -> str:
+    return text(member, "name") if isinstance(member, Mapping) else text({"": member}, "")
+
+
+def _event(row: Stats) -> Json:
+    return {"at": number(row, "at"), "kind": text(row, "kind"), "text": text(row, "text")}
+
+
+def _counters(seen: Seen) -> Iterator[Json]:
+    growth = seen.growth.get(text(seen.own, "member"), Growth())
+    for name, value in counters(seen.own).items():
+        known = KNOWN.get(name)
+        per_s = (growth.counts or {}).get(name, 0) / growth.seconds if growth.seconds else 0.0
+        yield {
+            "name": name,
+            "value": value,
+            "per_s": round(per_s, 1),
+            "nature": known.nature if known else "",
+            "meaning": known.meaning if known else "",
+        }

@@ -1,0 +1,1 @@
+"""What applications use: `join`, `Group`, events, receipts, the blocking twin, and the building blocks."""

@@ -1,0 +1,178 @@
+"""The jobs of an audit: pieces go out to tasks as paths, lines about cells come back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from secrets import token_bytes
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from motet.audit.compare import Difference, Neighbour, differences
+from motet.audit.digests import KEY_BYTES
+from motet.audit.inputs import SEGMENT, MemberInput, Split, cuts_within, read_positions, read_split
+from motet.audit.kernels import summaries
+from motet.errors import MotetError
+from motet.log.journal.evidence import Facts
+from motet.spark.tasks import settle_worker
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+TASKS_PER_CORE = 4  # so that a core that is done early finds something to do
+ROWS_PER_TASK = 250_000  # at least, about: starting a task takes as long as looking at so many
+MARGIN = 4  # rows of the next cell that a comparison looks at: what is missing at the end of a cell stands there
+
+_LONGS = ("rows", "first_position", "last_position", "first_seqno", "last_seqno")
+RANGES_DDL = (
+    "member STRING, path STRING, first BIGINT, last BIGINT, rows BIGINT, digest BINARY, "
+    "faults ARRAY<STRUCT<check: STRING, kind: STRING, position: BIGINT, expected: STRING, found: STRING>>, "
+    "streams ARRAY<STRUCT<view: STRING, sender: STRING, epoch: BIGINT, rows: BIGINT, first_position: BIGINT, "
+    "last_position: BIGINT, first_seqno: BIGINT, last_seqno: BIGINT>>, "
+    "seconds ARRAY<STRUCT<second: BIGINT, rows: BIGINT, bytes: BIGINT, latency: ARRAY<BIGINT>>>, "
+    "error STRING, error_position BIGINT, facts STRING"
+)
+_FAULT = pa.struct([(name, pa.string()) for name in ("check", "kind")] + [("position", pa.int64())]
+                   + [(name, pa.string()) for name in ("expected", "found")])  # fmt: skip
+_STREAM = pa.struct([("view", pa.string()), ("sender", pa.string()), ("epoch", pa.int64())]
+                    + [(name, pa.int64()) for name in _LONGS])  # fmt: skip
+_SECOND = pa.struct([(name, pa.int64()) for name in ("second", "rows", "bytes")] + [("latency", pa.list_(pa.int64()))])
+_CELLS = pa.schema(
+    [("member", pa.string()), ("path", pa.string()), ("first", pa.int64()), ("last", pa.int64()), ("rows", pa.int64()),
+     ("digest", pa.binary()), ("faults", pa.list_(_FAULT)), ("streams", pa.list_(_STREAM)),
+     ("seconds", pa.list_(_SECOND)), ("error", pa.string()), ("error_position", pa.int64()), ("facts", pa.string())]
+)  # fmt: skip
+
+
+def ranges_of(
+    spark: SparkSession,
+    members: Sequence[MemberInput],
+    cuts: Sequence[int],
+    *,
+    key: bytes | None = None,
+    with_times: bool = False,
+) -> DataFrame:
+    """A line for each cell of each member. Digests can be compared with those that were made with the same `key`; one
+    that is drawn here is known to nobody else."""
+    key = key or token_bytes(KEY_BYTES)
+    splits = [(split, cuts_within(cuts, split)) for member in members for split in member.splits]
+    splits.sort(key=lambda one: -one[0].rows)
+
+    def work(number: int) -> Iterator[pa.RecordBatch]:
+        for split, its_cuts in shares[number]:
+            yield _sum_up(split, its_cuts, key, with_times)
+
+    enough = -(-sum(split.rows for split, _ in splits) // ROWS_PER_TASK)
+    shares = dealt(splits, min(enough, spark.sparkContext.defaultParallelism * TASKS_PER_CORE))
+    return in_tasks(spark, len(shares), work, RANGES_DDL)
+
+
+def dealt(things: Sequence[Any], hands: int) -> list[list[Any]]:
+    """Large ones first, dealt like cards: the shares come out about equal."""
+    hands = max(1, min(hands, len(things)))
+    return [list(things[hand::hands]) for hand in range(hands)]
+
+
+def in_tasks(spark: SparkSession, count: int, work: Callable[[int], Iterator[pa.RecordBatch]], ddl: str) -> DataFrame:
+    """Run `work(0)` to `work(count - 1)`, each in a task of its own."""
+
+    def each(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        settle_worker()
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from work(number)
+
+    return spark.range(0, count, 1, count).mapInArrow(each, ddl)
+
+
+def _sum_up(split: Split, cuts: Sequence[int], key: bytes, with_times: bool) -> pa.RecordBatch:
+    """All cells of a piece; then a line of what a segment has beside its rows, and of what cannot be read at all."""
+    lines: list[dict[str, Any]] = []
+    facts = Facts()
+    reached = split.first - 1
+    try:
+        batches = read_split(split, facts, with_times=with_times)
+        for range_ in summaries(batches, cuts, key=key, with_times=with_times):
+            lines.append(
+                {
+                    "member": split.member,
+                    "path": split.path,
+                    "first": range_.first,
+                    "last": range_.last,
+                    "rows": range_.rows,
+                }
+                | {"digest": range_.digest, "faults": [fault._asdict() for fault in range_.faults]}
+                | {"streams": [stream._asdict() for stream in range_.streams]}
+                | {"seconds": [second._asdict() for second in range_.seconds]}
+            )
+            reached = range_.last
+    except (MotetError, OSError, pa.ArrowException) as error:
+        at = getattr(error, "position", reached)
+        lines.append({"member": split.member, "path": split.path, "first": reached + 1, "last": split.last}
+                     | {"error": str(error), "error_position": at})  # fmt: skip
+    if split.row_group == SEGMENT:
+        lines.append({"member": split.member, "path": split.path, "first": split.first, "facts": facts.to_json()})
+    return pa.RecordBatch.from_pylist(lines, schema=_CELLS)
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """A cell whose digests differ, and the pieces that hold it, by member. Rows from `low` to `high` are read: a few
+    around the cell, as far as all members have them, tell a message that is missing from one that stands further on."""
+
+    first: int
+    last: int
+    low: int
+    high: int
+    splits: tuple[tuple[str, tuple[Split, ...]], ...]
+
+
+def compare_ranges(spark: SparkSession, suspects: Sequence[Suspect], owners: dict[str, str]) -> list[Difference]:
+    def work(number: int) -> Iterator[pa.RecordBatch]:
+        found = [asdict(one) for suspect in shares[number] for one in _compare(suspect, owners)]
+        yield pa.RecordBatch.from_pydict(
+            {"found": [json.dumps(one) for one in found]}, pa.schema([("found", pa.string())])
+        )
+
+    shares = dealt(suspects, spark.sparkContext.defaultParallelism * TASKS_PER_CORE)
+    rows = in_tasks(spark, len(shares), work, "found STRING").collect()
+    return [_parsed(json.loads(row["found"])) for row in rows]
+
+
+def _compare(suspect: Suspect, owners: dict[str, str]) -> list[Difference]:
+    """Differences in the cell itself. If one stands before it already, rows are compared from the cell's first on."""
+    for low in (suspect.low, suspect.first):
+        tables = dict(_tables(suspect, low))
+        found = differences(tables, owners) if len(tables) > 1 else []
+        if all(one.position >= suspect.first for one in found):
+            return [one for one in found if one.position <= suspect.last]
+    return []
+
+
+def _tables(suspect: Suspect, low: int) -> Iterator[tuple[str, pa.Table]]:
+    for member, splits in suspect.splits:
+        batches = [_plain(batch) for split in splits for batch in _tolerant(split, low, suspect.high)]
+        if batches:
+            yield member, pa.Table.from_batches(batches)
+
+
+def _tolerant(split: Split, first: int, last: int) -> Iterator[pa.RecordBatch]:
+    """What can be read: damage has a finding of its own."""
+    try:
+        yield from read_positions(split, first, last)
+    except (MotetError, OSError, pa.ArrowException):
+        return
+
+
+def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    for name in ("view", "sender"):
+        place = batch.schema.get_field_index(name)
+        batch = batch.set_column(place, name, batch.column(name).cast(pa.string()))
+    return batch
+
+
+def _parsed(fields: dict[str, Any]) -> Difference:
+    neighbours = tuple(Neighbour(**one) for one in fields.pop("neighbours"))
+    return Difference(**fields | {"neighbours": neighbours, "reference": tuple(fields["reference"])})

@@ -1,0 +1,398 @@
+"""What a task computes over the rows of one piece of a journal: per cell of positions a digest, faults and streams.
+
+A *cell* is a range of positions that begins at one of the `cuts`. The cuts are the same for all members (multiples of
+CHUNK, and every place where some member's piece begins or ends), so two members that hold a cell hold all of it, and
+their digests can be compared. A digest sees order and content: two cells have the same one if they have the same rows
+at the same positions. What differs from member to member by nature, the time of delivery, is not in it.
+
+Everything here works on whole columns. Rows of one frame share view, sender, seqno and time of sending, so those are
+looked at once per *run* of rows, not once per row: each batch is compared with itself, one row further on, and only
+where a run begins are values taken out of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from motet.audit.digests import Digest, lengths_and_bytes
+from motet.audit.guarantees import FIFO, INTEGRITY, NO_DUPLICATES, NO_GAPS, TOTAL_ORDER
+
+Ints = NDArray[np.int64]
+
+CHUNK = 1 << 16
+MOST_FAULTS = 8  # told of one cell: the first ones matter
+BINS_PER_OCTAVE = 4
+LATENCY_BINS = 32 * BINS_PER_OCTAVE  # in microseconds: the last one begins after an hour
+ANY_KEY = bytes(16)
+
+
+class Fault(NamedTuple):
+    """Something wrong with one member's rows on their own."""
+
+    check: str
+    kind: str
+    position: int
+    expected: str
+    found: str
+
+
+class Stream(NamedTuple):
+    """What one cell has of one sender in one view."""
+
+    view: str
+    sender: str
+    epoch: int
+    rows: int
+    first_position: int
+    last_position: int
+    first_seqno: int
+    last_seqno: int
+
+
+class Second(NamedTuple):
+    """What was delivered in one second: for rates and latencies."""
+
+    second: int
+    rows: int
+    bytes: int
+    latency: list[int]  # counts per bin, see latency_of_bin
+
+
+@dataclass(slots=True)
+class RangeSummary:
+    first: int
+    last: int
+    rows: int
+    digest: bytes
+    faults: list[Fault]
+    streams: list[Stream]
+    seconds: list[Second]
+
+
+class Names:
+    """Codes for the strings of a column: a dictionary that grows, however the batches are encoded."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self._codes: dict[str, int] = {}
+
+    def code(self, text: str) -> int:
+        found = self._codes.setdefault(text, len(self.texts))
+        if found == len(self.texts):
+            self.texts.append(text)
+        return found
+
+    def codes(self, dictionary: pa.Array) -> Ints:
+        return np.array([self.code(text) for text in dictionary.to_pylist()], dtype=np.int64)
+
+
+@dataclass(slots=True)
+class _Runs:
+    """Runs of rows that came in one frame."""
+
+    index: Ints  # of the first row in the cell
+    position: Ints
+    last_position: Ints
+    epoch: Ints
+    view: Ints  # a code into `Names`, as is the sender
+    sender: Ints
+    seqno: Ints
+    sent_at: Ints
+
+    @property
+    def contents(self) -> tuple[Ints, ...]:
+        return self.epoch, self.view, self.sender, self.seqno, self.sent_at
+
+
+@dataclass(slots=True)
+class _Part:
+    """The rows of one batch that fall into a cell."""
+
+    positions: Ints
+    is_ascending: bool
+    runs: _Runs
+    key: pa.Array
+    payload: pa.Array
+    sent_at: Ints
+    delivered_at: Ints | None
+
+
+def summaries(
+    batches: Iterable[pa.RecordBatch], cuts: Sequence[int], *, key: bytes = ANY_KEY, with_times: bool = False
+) -> Iterator[RangeSummary]:
+    """Summaries of the cells that the rows fall into, in the order of the rows. `cuts` ascend; the last is the end.
+
+    Digests can be compared with each other if they were made with the same `key`.
+    """
+    gathering = _Gathering(np.asarray(cuts, dtype=np.int64), key, with_times)
+    for batch in batches:
+        if batch.num_rows:
+            yield from gathering.add(batch)
+    yield from gathering.finish()
+
+
+class _Gathering:
+    """Cuts batches into cells; a cell is summed up when a row of another cell comes."""
+
+    def __init__(self, cuts: Ints, key: bytes, with_times: bool) -> None:
+        self._cuts = cuts
+        self._key = key
+        self._with_times = with_times
+        self._views, self._senders = Names(), Names()
+        self._cell: int | None = None
+        self._parts: list[_Part] = []
+
+    def add(self, batch: pa.RecordBatch) -> Iterator[RangeSummary]:
+        positions = _ints(batch.column("position"))
+        is_ascending = _is_ascending(positions)
+        starts = self._starts(positions, is_ascending)
+        ends = [*starts[1:], len(positions)]
+        runs = self._runs(batch, positions, starts)
+        first_runs = np.searchsorted(runs.index, starts).tolist()
+        end_runs = [*first_runs[1:], len(runs.index)]
+        for start, end, low, high in zip(starts, ends, first_runs, end_runs, strict=True):
+            range_ = self._cell_of(positions[start])
+            if range_ != self._cell:
+                yield from self.finish()
+                self._cell = range_
+            self._parts.append(self._part(batch, positions, is_ascending, start, end, _slice(runs, low, high)))
+
+    def _cell_of(self, position: np.int64) -> int:
+        return int(np.searchsorted(self._cuts, position, side="right")) - 1
+
+    def _starts(self, positions: Ints, is_ascending: bool) -> list[int]:
+        """Indices of the rows that are in another cell than the row before."""
+        if is_ascending:
+            low, high = np.searchsorted(self._cuts, positions[[0, -1]], side="right")
+            return [0, *(self._cuts[low:high] - positions[0]).tolist()]
+        ranges = np.searchsorted(self._cuts, positions, side="right")
+        return [0, *(np.flatnonzero(np.diff(ranges)) + 1).tolist()]
+
+    def _runs(self, batch: pa.RecordBatch, positions: Ints, starts: list[int]) -> _Runs:
+        """Of the whole batch at once; a run also begins where a cell does."""
+        epoch, seqno, sent_at = (_ints(batch.column(name)) for name in ("epoch", "seqno", "sent_at"))
+        view, sender = _encoded(batch.column("view")), _encoded(batch.column("sender"))
+        columns = (epoch, view.indices.to_numpy(), sender.indices.to_numpy(), seqno, sent_at)
+        begins = np.zeros(len(positions), dtype=bool)
+        begins[starts] = True
+        for column in columns:
+            begins[1:] |= column[1:] != column[:-1]
+        index = np.flatnonzero(begins)
+        lasts = np.append(index[1:], len(positions)) - 1
+        views, senders = self._views.codes(view.dictionary), self._senders.codes(sender.dictionary)
+        codes = views[columns[1][index]], senders[columns[2][index]]
+        return _Runs(index, positions[index], positions[lasts], epoch[index], *codes, seqno[index], sent_at[index])
+
+    def _part(
+        self, batch: pa.RecordBatch, positions: Ints, is_ascending: bool, start: int, end: int, runs: _Runs
+    ) -> _Part:
+        runs.index = runs.index - start
+        return _Part(
+            positions[start:end],
+            is_ascending,
+            runs,
+            batch.column("key").slice(start, end - start),
+            batch.column("payload").slice(start, end - start),
+            _ints(batch.column("sent_at"))[start:end],
+            _ints(batch.column("delivered_at"))[start:end] if self._with_times else None,
+        )
+
+    def finish(self) -> Iterator[RangeSummary]:
+        if self._cell is None:
+            return
+        range_, parts = self._cell, self._parts
+        self._cell, self._parts = None, []
+        first = int(self._cuts[max(range_, 0)])
+        last = int(self._cuts[range_ + 1]) - 1 if range_ + 1 < len(self._cuts) else int(parts[-1].positions.max())
+        yield _summed_up(first, last, parts, Digest(self._key), self._views.texts, self._senders.texts)
+
+
+def _slice(runs: _Runs, low: int, high: int) -> _Runs:
+    return _Runs(
+        runs.index[low:high],
+        runs.position[low:high],
+        runs.last_position[low:high],
+        *(column[low:high] for column in runs.contents),
+    )
+
+
+def _summed_up(
+    first: int, last: int, parts: Sequence[_Part], digest: Digest, views: list[str], senders: list[str]
+) -> RangeSummary:
+    positions, is_ascending = _positions(parts)
+    runs = _joined(parts)
+    streams = _Streams(runs, len(senders))
+    faults = [*_position_faults(positions, is_ascending, first, last), *_run_faults(runs, streams, views, senders)]
+    _feed(digest, positions, is_ascending, runs, parts, views, senders)
+    return RangeSummary(
+        first=first,
+        last=last,
+        rows=len(positions),
+        digest=digest.value(),
+        faults=sorted(faults, key=lambda fault: fault.position)[:MOST_FAULTS],
+        streams=streams.summed_up(len(positions), views, senders),
+        seconds=_seconds(parts),
+    )
+
+
+def _positions(parts: Sequence[_Part]) -> tuple[Ints, bool]:
+    if len(parts) == 1:
+        return parts[0].positions, parts[0].is_ascending
+    positions = np.concatenate([part.positions for part in parts])
+    return positions, _is_ascending(positions)
+
+
+def _joined(parts: Sequence[_Part]) -> _Runs:
+    """A frame that lies in two batches is one run again."""
+    if len(parts) == 1:
+        return parts[0].runs
+    offset, indices = 0, []
+    for part in parts:
+        indices.append(part.runs.index + offset)
+        offset += len(part.positions)
+    index = np.concatenate(indices)
+    position = np.concatenate([part.runs.position for part in parts])
+    last_position = np.concatenate([part.runs.last_position for part in parts])
+    contents = [np.concatenate(column) for column in zip(*(part.runs.contents for part in parts), strict=True)]
+    begins = np.zeros(len(index), dtype=bool)
+    begins[0] = True
+    for column in contents:
+        begins[1:] |= column[1:] != column[:-1]
+    kept = np.flatnonzero(begins)
+    lasts = np.append(kept[1:], len(index)) - 1
+    return _Runs(index[kept], position[kept], last_position[lasts], *(column[kept] for column in contents))
+
+
+def _position_faults(positions: Ints, is_ascending: bool, first: int, last: int) -> Iterator[Fault]:
+    if is_ascending and len(positions) == last - first + 1 and positions[0] == first:
+        return
+    around = np.concatenate(([first - 1], positions, [last + 1]))
+    for index in np.flatnonzero(np.diff(around) != 1)[:MOST_FAULTS].tolist():
+        before, after = int(around[index]), int(around[index + 1])
+        if after > before + 1:
+            missing = f"{before + 1} to {after - 1}" if after - before > 2 else str(before + 1)
+            after_text = f"{after} follows {before}" if index < len(positions) else f"nothing follows {before}"
+            yield Fault(NO_GAPS, "missing", before + 1, f"position {missing}", after_text)
+        elif after == before:
+            yield Fault(NO_DUPLICATES, "position twice", after, f"position {before + 1}", f"position {after} again")
+        else:
+            yield Fault(TOTAL_ORDER, "positions go back", after, f"position {before + 1}", f"position {after}")
+
+
+class _Streams:
+    """The runs in the order of (view, sender), and within that as they came."""
+
+    def __init__(self, runs: _Runs, senders: int) -> None:
+        self._runs = runs
+        stream = runs.view * senders + runs.sender
+        self.order = np.argsort(stream, kind="stable")
+        self.is_same = np.diff(stream[self.order]) == 0  # as the one before
+
+    def summed_up(self, rows: int, views: list[str], senders: list[str]) -> list[Stream]:
+        runs, order = self._runs, self.order
+        lengths = np.diff(np.append(runs.index, rows))
+        starts = np.append(0, np.flatnonzero(~self.is_same) + 1)
+        counts = np.add.reduceat(lengths[order], starts)
+        ones, lasts = order[starts], order[np.append(starts[1:], len(order)) - 1]
+        return [
+            Stream(views[view], senders[sender], *numbers)
+            for view, sender, *numbers in zip(
+                runs.view[ones].tolist(),
+                runs.sender[ones].tolist(),
+                runs.epoch[ones].tolist(),
+                counts.tolist(),
+                runs.position[ones].tolist(),
+                runs.last_position[lasts].tolist(),
+                runs.seqno[ones].tolist(),
+                runs.seqno[lasts].tolist(),
+                strict=True,
+            )
+        ]
+
+
+def _run_faults(runs: _Runs, streams: _Streams, views: list[str], senders: list[str]) -> Iterator[Fault]:
+    for index in (np.flatnonzero(np.diff(runs.epoch) < 0) + 1)[:MOST_FAULTS].tolist():
+        expected = f"a view of epoch {runs.epoch[index - 1]} or later"
+        yield Fault(TOTAL_ORDER, "views go back", int(runs.position[index]), expected, views[runs.view[index]])
+    order = streams.order
+    step = np.diff(runs.seqno[order])
+    for place in np.flatnonzero(streams.is_same & (step <= 0))[:MOST_FAULTS].tolist():
+        yield _stream_fault(runs, int(order[place]), int(order[place + 1]), senders)
+
+
+def _stream_fault(runs: _Runs, before: int, after: int, senders: list[str]) -> Fault:
+    sender, seqno, earlier = senders[runs.sender[after]], int(runs.seqno[after]), int(runs.seqno[before])
+    return stream_fault(sender, earlier, int(runs.last_position[before]), seqno, int(runs.position[after]))
+
+
+def stream_fault(sender: str, earlier: int, at: int, seqno: int, position: int) -> Fault:
+    """Of two neighbours in one sender's stream of a view, of which the second does not come later in it."""
+    found = f"{sender}'s frame {seqno} after its frame {earlier} at position {at}"
+    if seqno < earlier:
+        return Fault(FIFO, "sender's order broken", position, f"{sender}'s frames in the order they were sent", found)
+    if position == at + 1:
+        return Fault(
+            INTEGRITY, "frame torn", position, f"one time of sending for {sender}'s frame {seqno}", "two times"
+        )
+    return Fault(NO_DUPLICATES, "frame twice", position, f"a frame of {sender} later than {earlier}", found)
+
+
+def _feed(
+    digest: Digest, positions: Ints, is_ascending: bool, runs: _Runs, parts: Sequence[_Part], views: list[str],
+    senders: list[str],
+) -> None:  # fmt: skip
+    """Nothing here depends on how the rows were cut into batches, or on codes."""
+    digest.numbers(np.array([len(positions), len(runs.index), is_ascending, positions[0]], dtype=np.int64))
+    if not is_ascending:
+        digest.numbers(positions)
+    for column in (runs.index, runs.epoch, runs.seqno, runs.sent_at):
+        digest.numbers(column)
+    digest.names(runs.view, views)
+    digest.names(runs.sender, senders)
+    digest.binary([part.key for part in parts])
+    digest.binary([part.payload for part in parts])
+
+
+def _seconds(parts: Sequence[_Part]) -> list[Second]:
+    times = [part.delivered_at for part in parts if part.delivered_at is not None]
+    if not times:
+        return []
+    delivered = np.concatenate(times)
+    latency = np.maximum(delivered - np.concatenate([part.sent_at for part in parts]), 1)
+    bins = np.minimum((np.log2(latency) * BINS_PER_OCTAVE).astype(np.int64), LATENCY_BINS - 1)
+    sizes = np.maximum(np.concatenate([lengths_and_bytes(part.payload)[0] for part in parts]), 0)
+    second = delivered // 1_000_000
+    found = []
+    for value in np.unique(second).tolist():
+        here = second == value
+        counts = np.bincount(bins[here], minlength=LATENCY_BINS)
+        found.append(Second(value, int(here.sum()), int(sizes[here].sum()), counts.tolist()))
+    return found
+
+
+def latency_of_bin(index: float) -> float:
+    """The latency in microseconds at which a bin begins."""
+    return float(2.0 ** (index / BINS_PER_OCTAVE))
+
+
+def _encoded(column: pa.Array) -> pa.DictionaryArray:
+    return column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+
+
+def _ints(column: pa.Array) -> Ints:
+    """A column of numbers or times as int64, without copying."""
+    if not pa.types.is_int64(column.type):
+        unit = pa.timestamp("us", tz="UTC")
+        column = (column if column.type == unit else column.cast(unit)).view(pa.int64())
+    return column.to_numpy()  # type: ignore[no-any-return]
+
+
+def _is_ascending(positions: Ints) -> bool:
+    """By exactly one each."""
+    return bool(positions[-1] - positions[0] == len(positions) - 1 and (positions[1:] - positions[:-1] == 1).all())

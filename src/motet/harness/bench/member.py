@@ -1,0 +1,96 @@
+"""A member of a Motet group as the benchmark drives it, through the public API only."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+from motet.api.events import Batch, BatchEvent, Message
+from motet.api.group import Group
+from motet.api.joining import Joining
+from motet.config import Config
+from motet.harness.bench.job import Job, Load
+from motet.harness.bench.party import Tally
+from motet.protocol.core.identity import Address
+
+KEY = "1:" + "0" * 64  # a key for measurements only
+
+
+class MotetParty:
+    def __init__(self, job: Job, group: Group) -> None:
+        self.group = group
+        self.address = str(group.address.endpoint)
+        self._load = job.load
+        self._rests = job.load.slow_ms / 1000 if job.index == 0 else 0.0
+        self._peer: Address = group.address
+        self._batches: AsyncIterator[BatchEvent] = group.batches()
+
+    async def meet(self, addresses: Sequence[str]) -> None:
+        """The view is whole, and rules of faults are entered: joining was not to be measured."""
+        view = await self.group.until(lambda view: len(view.members) == self._load.members)
+        self._peer = view.members[0]
+        if self._load.drop:
+            self.group.inject(f"drop={self._load.drop}@*:in")
+
+    async def send(self, messages: list[bytes]) -> None:
+        if self._load.api == "message":
+            await self._send_singly(messages)
+        elif self._load.order == "direct":
+            await self.group.send_many(self._peer, messages)
+        else:
+            await self.group.multicast_many(messages, order=self._load.order)
+
+    async def _send_singly(self, messages: list[bytes]) -> None:
+        if self._load.order == "direct":
+            for message in messages:
+                await self.group.send(self._peer, message)
+            return
+        order = self._load.order
+        for message in messages:
+            await self.group.multicast(message, order=order)
+
+    async def receive(self) -> Sequence[bytes]:
+        while True:
+            event = await anext(self._batches)
+            if isinstance(event, Batch):
+                return event.payloads
+
+    async def count(self, tally: Tally) -> None:
+        if self._load.api == "message":
+            await self._count_singly(tally)
+        async for event in self.group.batches():
+            if isinstance(event, Batch):
+                tally.looked_at += sum(map(len, event.payloads))
+                tally.delivered += len(event.payloads)
+                if self._rests:
+                    await asyncio.sleep(self._rests)
+
+    async def _count_singly(self, tally: Tally) -> None:
+        async for event in self.group:
+            if isinstance(event, Message):
+                tally.delivered += 1
+
+    def counters(self) -> dict[str, int]:
+        return {name: value for name, value in self.group.stats()["counters"].items() if value}
+
+    async def close(self) -> None:
+        await self.group.leave()
+
+
+async def open_party(job: Job) -> MotetParty:
+
+    joining = Joining(
+        "bench",
+        name=f"m{job.index}",
+        seeds=job.seeds,
+        config=config_of(job.load),
+        journal=f"{job.directory}/m{job.index}" if job.load.is_journaled else None,
+        thread=job.load.has_thread,
+        on_call=lambda sender, payload: payload,
+    )
+    return MotetParty(job, await joining)
+
+
+def config_of(load: Load) -> Config:
+    keys = {"keys": (KEY,)} if load.is_sealed else {}
+    return Config.local(**keys, **dict(load.settings))

@@ -1,0 +1,64 @@
+"""Rows one after the other, each in as many runs as wanted; the runs of a row take turns with those of the peers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from motet.errors import MotetError
+from motet.harness.bench.conduct import measure
+from motet.harness.bench.job import MOTET, Run
+from motet.harness.bench.peers.field import PEERS, Peer, why_not
+from motet.harness.bench.results import Figure, Results
+from motet.harness.bench.rows import Row
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How long and how often."""
+
+    runs: int = 3
+    seconds: float = 4.0
+    warm_up: float = 1.5
+    soak_seconds: float = 600.0
+
+    def seconds_for(self, row: Row) -> float:
+        return self.soak_seconds if row.is_long else self.seconds
+
+    def runs_for(self, row: Row) -> int:
+        return 1 if row.is_long else self.runs
+
+
+def measure_all(rows: Sequence[Row], results: Results, effort: Effort, *, with_peers: bool, tell: Tell) -> None:
+    """Fill the results, row by row, so that whoever looks on sees those that are done."""
+    absent = {peer.name: why_not(peer) for peer in PEERS} if with_peers else {}
+    for number, row in enumerate(rows, start=1):
+        figures = [Figure(row, MOTET)]
+        if with_peers and row.has_peers:
+            figures += [_figure(row, peer, absent[peer.name]) for peer in PEERS if peer.does(row) and not peer.why_not]
+        results.figures += figures
+        for run in range(effort.runs_for(row)):
+            for figure in figures:
+                tell(f"{number}/{len(rows)} {row.name}, run {run + 1}, {figure.system}")
+                _add_run(figure, effort)
+
+
+def _figure(row: Row, peer: Peer, reason: str) -> Figure:
+    return Figure(row, peer.name, skipped=reason)
+
+
+def _add_run(figure: Figure, effort: Effort) -> None:
+    if figure.skipped:
+        return
+    try:
+        figure.runs.append(_measured(figure, effort))
+    except MotetError as error:
+        figure.skipped = str(error)
+
+
+def _measured(figure: Figure, effort: Effort) -> Run:
+    row = figure.row
+    warm_up = max([effort.warm_up, *(peer.warm_up for peer in PEERS if peer.name == figure.system)])
+    return measure(figure.system, row.kind, row.load, effort.seconds_for(row), warm_up)

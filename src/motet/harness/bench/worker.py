@@ -1,0 +1,214 @@
+"""One process of a measurement. It speaks with the parent over a pipe: an address, "ready", then what its kind says."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import time
+from collections.abc import Awaitable, Callable
+from multiprocessing.connection import Connection
+from random import Random
+from struct import Struct
+from typing import Any
+
+from motet.api.group import Group
+from motet.errors import MotetError
+from motet.harness.bench.job import Job, Kind, Load, Outcome, Sample
+from motet.harness.bench.member import MotetParty
+from motet.harness.bench.party import Party, Tally, open_party
+from motet.protocol.membership.engine import ViewInstalled
+from motet.runtime.observe import memory_bytes
+
+STAMP = Struct("<q")
+BATCH_BYTES = 50_000  # what the application hands over at once
+POOL_BYTES = 1 << 20  # of different messages, sent again and again: the cost of making them is not ours
+LOOKS = 10  # at a process in the course of a measurement
+TIMEOUT_S = 30.0  # for the last messages
+
+
+def work(job: Job, pipe: Connection) -> None:
+    """The whole life of the process."""
+    try:
+        with asyncio.Runner(loop_factory=_new_loop) as runner:
+            runner.run(_work(job, pipe))
+    except MotetError as error:
+        pipe.send(error)
+    except (KeyboardInterrupt, EOFError, BrokenPipeError):
+        pass
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+async def _work(job: Job, pipe: Connection) -> None:
+    party = await open_party(job)
+    pipe.send(party.address)
+    await party.meet(await _told(pipe))
+    pipe.send("ready")
+    pipe.send(await _KINDS[job.kind](job, party, pipe))
+    await _told(pipe)
+    await party.close()
+
+
+async def _told(pipe: Connection) -> Any:
+    return await asyncio.to_thread(pipe.recv)
+
+
+# As many as go
+
+
+async def _rate(job: Job, party: Party, pipe: Connection) -> Outcome:
+    begin, end = await _told(pipe)
+    tally, outcome = Tally(), Outcome(job.index)
+    looking = asyncio.create_task(asyncio.to_thread(_look, tally, begin, end, outcome))
+    counting = asyncio.create_task(party.count(tally))
+    if job.load.sends(job.index):
+        outcome.sent = await _send_until(party, job.load, end)
+    await looking
+    pipe.send(outcome.sent)
+    expected = await _told(pipe)
+    outcome.missing = await _until_all_came(tally, expected)
+    counting.cancel()
+    await asyncio.gather(counting, return_exceptions=True)
+    outcome.counters = party.counters()
+    return outcome
+
+
+def _look(tally: Tally, begin: float, end: float, outcome: Outcome) -> None:
+    """In a thread: a loop that is busy must not delay the looks."""
+    step = (end - begin) / LOOKS
+    for number in range(LOOKS + 1):
+        time.sleep(max(0.0, begin + number * step - time.monotonic()))
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        cpu_s = usage.ru_utime + usage.ru_stime
+        outcome.samples.append(Sample(time.monotonic(), tally.delivered, cpu_s, memory_bytes()))
+
+
+async def _send_until(party: Party, load: Load, end: float) -> int:
+    pool, sent = _pool(load.size), 0
+    while time.monotonic() < end:
+        batch = pool[sent % len(pool)] if load.size > BATCH_BYTES else pool[(sent // len(pool[0])) % len(pool)]
+        await party.send(batch)
+        sent += len(batch)
+    return sent
+
+
+def _pool(size: int) -> list[list[bytes]]:
+    rng = Random(size)
+    per_batch = max(1, BATCH_BYTES // size)
+    batches = max(1, POOL_BYTES // (per_batch * size))
+    return [[rng.randbytes(size) for _ in range(per_batch)] for _ in range(batches)]
+
+
+async def _until_all_came(tally: Tally, expected: int) -> int:
+    timeout = time.monotonic() + TIMEOUT_S
+    before = -1
+    while tally.delivered < expected and time.monotonic() < timeout:
+        if tally.delivered > before:
+            before, timeout = tally.delivered, time.monotonic() + TIMEOUT_S
+        await asyncio.sleep(0.02)
+    return expected - tally.delivered
+
+
+# How long one takes
+
+
+async def _latency(job: Job, party: Party, pipe: Connection) -> Outcome:
+    begin, end = await _told(pipe)
+    tally, outcome = Tally(), Outcome(job.index)
+    looking = asyncio.create_task(asyncio.to_thread(_look, tally, begin, end, outcome))
+    taking = asyncio.create_task(_take_times(party, int(begin * 1e9), tally, outcome))
+    if job.load.sends(job.index):
+        outcome.sent = await _send_paced(party, job.load, end)
+        outcome.latencies_ns.clear()  # what counts is the way to others
+        taking.cancel()
+    await looking
+    await asyncio.sleep(0.2)
+    taking.cancel()
+    await asyncio.gather(taking, return_exceptions=True)
+    if job.load.sends(job.index):
+        outcome.latencies_ns.clear()
+    outcome.counters = party.counters()
+    return outcome
+
+
+async def _take_times(party: Party, begin_ns: int, tally: Tally, outcome: Outcome) -> None:
+    while True:
+        messages = await party.receive()
+        now = time.monotonic_ns()
+        for message in messages:
+            (sent_ns,) = STAMP.unpack_from(message)
+            if sent_ns >= begin_ns:
+                outcome.latencies_ns.append(now - sent_ns)
+        tally.delivered += len(messages)
+
+
+async def _send_paced(party: Party, load: Load, end: float) -> int:
+    filler, sent = bytes(load.size - STAMP.size), 0
+    interval = 1 / load.rate
+    due = time.monotonic()
+    while due < end:
+        await asyncio.sleep(max(0.0, due - time.monotonic()))
+        await party.send([STAMP.pack(time.monotonic_ns()) + filler])
+        sent += 1
+        due += interval
+    return sent
+
+
+# Questions and answers
+
+
+async def _calls(job: Job, party: Party, pipe: Connection) -> Outcome:
+    begin, end = await _told(pipe)
+    tally, outcome = Tally(), Outcome(job.index)
+    looking = asyncio.create_task(asyncio.to_thread(_look, tally, begin, end, outcome))
+    if job.load.sends(job.index):
+        await asyncio.gather(*(_ask(party, job.load, begin, end, tally, outcome) for _ in range(job.load.callers)))
+    await looking
+    return outcome
+
+
+async def _ask(party: Party, load: Load, begin: float, end: float, tally: Tally, outcome: Outcome) -> None:
+    assert isinstance(party, MotetParty)
+    group, to, question = party.group, party.group.view.members[0], bytes(load.size)
+    asked = time.monotonic()
+    while asked < end:
+        await group.call(to, question)
+        answered = time.monotonic()
+        tally.delivered += 1
+        if asked >= begin:
+            outcome.latencies_ns.append(int((answered - asked) * 1e9))
+        asked = answered
+
+
+# Views: the parent says what happens, and hears of every view
+
+
+async def _views(job: Job, party: Party, pipe: Connection) -> Outcome:
+    assert isinstance(party, MotetParty)
+    watching = asyncio.create_task(_tell_views(party.group, pipe))
+    while (word := await _told(pipe)) != "end":
+        party.group.inject(word)
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+    return Outcome(job.index)
+
+
+async def _tell_views(group: Group, pipe: Connection) -> None:
+    async for event in group.batches():
+        if isinstance(event, ViewInstalled):
+            pipe.send((time.monotonic(), len(event.view.members)))
+
+
+_KINDS: dict[Kind, Callable[[Job, Party, Connection], Awaitable[Outcome]]] = {
+    "rate": _rate,
+    "latency": _latency,
+    "calls": _calls,
+    "kill": _views,
+    "heal": _views,
+}

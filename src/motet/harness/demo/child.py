@@ -1,0 +1,135 @@
+"""A process of the demo, seen from the director: commands go in and words come out, a JSON object per line.
+
+Each runs in a session of its own, so that Ctrl-C on the terminal reaches the director alone, which then ends them all;
+and each ends by itself when the director is gone (tether.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from motet.harness.demo.board import DemoError
+
+Word = dict[str, Any]
+MOST_LINE = 16 << 20
+LAST_LINES = 8
+GRACE_S = 30.0
+
+
+class Child:
+    def __init__(
+        self, name: str, log: Path, hear: Callable[[Word], None], on_death: Callable[[DemoError], None]
+    ) -> None:
+        self.name = name
+        self.may_end = False  # it was told to go, or was killed on purpose
+        self._log = log
+        self._hear = hear
+        self._on_death = on_death
+        self._process: asyncio.subprocess.Process | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._waiting: list[tuple[str, asyncio.Future[Word]]] = []
+        self._reason = ""  # why it gave up, if it could tell
+
+    async def start(self, role: str, argument: str, environment: dict[str, str]) -> None:
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        with self._log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                *("-m", "motet.harness.demo", role, argument),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+                env=environment,
+                start_new_session=True,
+                limit=MOST_LINE,
+            )
+        self._reading = asyncio.create_task(self._read())
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    async def _read(self) -> None:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        while line := await self._process.stdout.readline():
+            with contextlib.suppress(ValueError):  # whatever a library prints is not for us
+                self._take(json.loads(line))
+        with contextlib.suppress(TimeoutError):  # its words have ended, so it is about to end itself
+            async with asyncio.timeout(GRACE_S):
+                await self._process.wait()
+        death = DemoError(self.last_words(), self._log)
+        if not self.may_end:
+            self._on_death(death)
+        for _, future in self._waiting:
+            if not future.done():
+                future.set_exception(death)
+
+    def _take(self, word: object) -> None:
+        if not isinstance(word, dict):
+            return
+        self._hear(word)
+        self._reason = word.get("failed", self._reason)
+        for key, future in self._waiting:
+            if key in word and not future.done():
+                future.set_result(word)
+        self._waiting = [(key, future) for key, future in self._waiting if not future.done()]
+
+    # Talking to it
+
+    def say(self, **command: Any) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        with contextlib.suppress(ConnectionError):  # its end is noticed by whoever reads its words
+            self._process.stdin.write(json.dumps(command).encode() + b"\n")
+
+    async def expect(self, answer: str) -> Word:
+        """The next word that has this field. The act's deadline bounds the wait."""
+        future: asyncio.Future[Word] = asyncio.get_running_loop().create_future()
+        self._waiting.append((answer, future))
+        return await future
+
+    async def ask(self, answer: str, **command: Any) -> Word:
+        self.say(**command)
+        return await self.expect(answer)
+
+    # Its end
+
+    def kill(self) -> None:
+        """kill -9, to the process and to whatever it started in its session."""
+        self.may_end = True
+        if self._process is not None and self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    async def ended(self) -> None:
+        """Wait until it is gone; who was asked to go and does not is killed after a while."""
+        if self._process is None or self._reading is None:
+            return
+        try:
+            async with asyncio.timeout(GRACE_S):
+                await self._process.wait()
+        except TimeoutError:
+            self.kill()
+            await self._process.wait()
+        await self._reading
+
+    def last_words(self) -> str:
+        if self._reason:
+            return f"{self.name} gave up: {self._reason}"
+        code = self._process.returncode if self._process is not None else None
+        try:
+            lines = self._log.read_text(errors="replace").splitlines()[-LAST_LINES:]
+        except OSError:
+            lines = []
+        said = "\n  ".join(["", *lines]) if lines else " It said nothing."
+        return f"{self.name} ended unexpectedly (exit code {code}). Its last words:{said}"

@@ -1,0 +1,172 @@
+"""The verdict: each promise, whether it was kept, and the figure that shows it.
+
+What is read here is read without Spark and without the protocols' own bookkeeping: the five journals as tables, and in
+them the numbers that the speakers wrote into their messages.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from motet.log.journal.reader import JournalReader
+from motet.log.journal.schema import LOG_SCHEMA
+
+HELD, BROKEN, NOT_SHOWN = "held", "NOT HELD", "not shown"
+
+ONE_LOG = "all five hold the same log"
+NOTHING_LOST = "what a sender was told is safe is in it"
+ONCE = "nothing is twice or out of its sender's order"
+REPAIR = "lost datagrams are repaired"
+CRASH = "a crash stops nobody"
+RESTART = "a member that comes back has what it missed"
+SNAPSHOT = "a snapshot is one consistent picture"
+PARTITION = "of two sides one goes on, never both"
+MERGE = "sides that meet again become one group"
+TABLE = "Spark's table has each message exactly once"
+AUDIT = "the audit finds no broken guarantee"
+PROMISES = (ONE_LOG, NOTHING_LOST, ONCE, REPAIR, CRASH, RESTART, SNAPSHOT, PARTITION, MERGE, TABLE, AUDIT)
+
+OWN = "delivered_at"  # the one column that differs from member to member
+MOST_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    name: str
+    state: str
+    figure: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why the demo ended before its end."""
+
+    act: str  # its number and title, as in "2. Three speak at once, five hear one order"
+    reason: str
+    log: str  # a file, or the directory of all logs
+
+
+@dataclass(frozen=True, slots=True)
+class Voice:
+    """What one speaker knew of its messages in one life, when it last spoke to the director."""
+
+    name: str
+    life: int
+    sent: int  # at least, if it was killed
+    settled_to: int  # it was told that these are stable
+    failed: tuple[tuple[int, int], ...]  # it was told that these may be missing
+    was_killed: bool = False
+
+    @property
+    def told_of(self) -> int:
+        return sum(last - first + 1 for first, last in self.failed)
+
+    @property
+    def safe(self) -> int:
+        """How many it was told are stable. What failed was settled before what was sent after it."""
+        return self.settled_to - sum(last - first + 1 for first, last in self.failed if last <= self.settled_to)
+
+    def may_lack(self, n: int) -> bool:
+        is_told = any(first <= n <= last for first, last in self.failed)
+        return is_told or (self.was_killed and n > self.settled_to)
+
+
+@dataclass(slots=True)
+class Verdict:
+    seconds: float = 0.0
+    out: str = ""
+    report: str | None = None
+    failure: Failure | None = None
+    _found: dict[str, Promise] = field(default_factory=dict)
+
+    @property
+    def promises(self) -> list[Promise]:
+        return [self._found.get(name, self._not_found(name)) for name in PROMISES]
+
+    def _not_found(self, name: str) -> Promise:
+        if self.failure is not None:
+            return Promise(name, NOT_SHOWN, f"the demo ended in act {self.failure.act.partition('.')[0]}")
+        return Promise(name, BROKEN, "it was never looked at")
+
+    @property
+    def is_good(self) -> bool:
+        """Not shown is not broken: it is said, and why. A demo that ended early is not good."""
+        return self.failure is None and not self.is_broken
+
+    @property
+    def is_broken(self) -> bool:
+        return any(promise.state == BROKEN for promise in self.promises)
+
+    def add(self, name: str, is_held: bool, figure: str) -> None:
+        self._found[name] = Promise(name, HELD if is_held else BROKEN, figure)
+
+    def not_shown(self, name: str, why: str) -> None:
+        self._found[name] = Promise(name, NOT_SHOWN, why)
+
+    def as_dict(self) -> dict[str, Any]:
+        head = {"ok": self.is_good, "seconds": round(self.seconds, 1), "out": self.out, "report": self.report}
+        head["failure"] = asdict(self.failure) if self.failure is not None else None
+        return head | {"promises": [asdict(promise) for promise in self.promises]}
+
+
+def read_journal(directory: Path) -> pa.Table:
+    reader = JournalReader(directory)
+    bounds = reader.bounds()
+    return pa.Table.from_batches(reader.read(bounds.first, bounds.last), schema=LOG_SCHEMA)
+
+
+def same_log(journals: Sequence[Path]) -> tuple[bool, str, pa.Table]:
+    """Whether all journals hold the same rows, told in a figure, and one of them."""
+    first = read_journal(journals[0])
+    log = first.drop_columns([OWN])
+    differing = [path.name for path in journals[1:] if not read_journal(path).drop_columns([OWN]).equals(log)]
+    positions = first.column("position").to_pylist()
+    is_whole = positions == list(range(1, len(positions) + 1))
+    if differing:
+        return False, f"the journals of {', '.join(differing)} differ from that of {journals[0].name}", first
+    if not is_whole:
+        return False, f"positions 1 to {len(positions)} are not all there, once each", first
+    return True, f"{len(positions):,} positions, the same message at each in all {len(journals)} journals", first
+
+
+def heard(log: pa.Table) -> dict[tuple[str, int], list[int]]:
+    """The numbers of each speaker's messages, in the order of the log."""
+    numbers: dict[tuple[str, int], list[int]] = {}
+    for payload in log.column("payload").to_pylist():
+        message = json.loads(payload)
+        numbers.setdefault((message["from"], message["life"]), []).append(message["n"])
+    return numbers
+
+
+def nothing_lost(voices: Sequence[Voice], numbers: dict[tuple[str, int], list[int]]) -> tuple[bool, str]:
+    lost = [
+        f"{voice.name} {n}"
+        for voice in voices
+        for n in sorted(set(range(1, voice.sent + 1)) - set(numbers.get((voice.name, voice.life), ())))
+        if not voice.may_lack(n)
+    ]
+    if lost:
+        return False, f"{len(lost)} are not in the log, and nobody was told: {', '.join(lost[:MOST_NAMED])}"
+    told, safe = sum(voice.told_of for voice in voices), sum(voice.safe for voice in voices)
+    rest = f"; of {told:,} others their sender was told that they may be missing" if told else ""
+    return True, f"{safe:,} of {safe:,} messages{rest}"
+
+
+def once_and_in_order(numbers: dict[tuple[str, int], list[int]]) -> tuple[bool, str]:
+    wrong = [
+        f"{name} {n} after {before}"
+        for (name, _), found in numbers.items()
+        for before, n in pairwise(found)
+        if n <= before
+    ]
+    if wrong:
+        return False, f"twice or out of order: {', '.join(wrong[:MOST_NAMED])}"
+    count = sum(map(len, numbers.values()))
+    return True, f"{count:,} messages of {len({name for name, _ in numbers})} speakers, each once, as they were sent"

@@ -1,0 +1,157 @@
+"""The processes of the demo together: five members and Spark. Starts, kills, cuts and mends; knows nothing of acts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from motet.admin.client import AdminClient, parse_endpoint
+from motet.harness.demo.board import Board, DemoError
+from motet.harness.demo.child import Child, Word
+from motet.harness.demo.plan import ASKED_BY_SPARK, NAMES, Plan
+from motet.harness.demo.player import Part
+
+ANY_PORT = "127.0.0.1:0"
+
+
+class Processes:
+    def __init__(self, plan: Plan, board: Board) -> None:
+        self.plan = plan
+        self.board = board
+        self.places: dict[str, dict[str, str]] = {}  # name -> where it is reached: member, log, admin
+        self.broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.spark: Child | None = None
+        self._members: dict[str, Child] = {}
+
+    # Members
+
+    async def start(self, name: str) -> Word:
+        """Start it, or start it again at the places where it was before."""
+        line, places = self.board[name], self.places.get(name, {})
+        part = Part(
+            name=name,
+            life=line.life,
+            bind=places.get("member", ANY_PORT),
+            seeds=tuple(place["member"] for other, place in self.places.items() if other != name),
+            journal=str(self.plan.journals / name),
+            log_bind=places.get("log", ANY_PORT),
+            admin_bind=places.get("admin", ANY_PORT),
+            parent=os.getpid(),
+        )
+        line.state = "starting"
+        child = self._child(name, line.hear)
+        self._members[name] = child
+        with self.board.waiting(f"{name} has started", name):
+            await child.start("player", part.as_json(), self._environment())
+            started = await child.expect("started")
+        self.places[name] = {"member": started["started"], **started["services"]}
+        line.state, line.is_alive = "listens", True
+        return started
+
+    def kill(self, name: str) -> int:
+        """kill -9; the answer is the process that is no more."""
+        child, line = self._members[name], self.board[name]
+        child.kill()
+        line.state, line.is_alive, line.members = "killed", False, ()
+        return child.pid
+
+    async def reap(self, name: str) -> None:
+        await self._members[name].ended()
+
+    def speak(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._members[name].say(do="speak")
+            self.board[name].state = "speaks"
+
+    def hush(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._members[name].say(do="hush")
+            self.board[name].state = "listens"
+
+    async def snapshot(self, name: str) -> Word:
+        with self.board.waiting(f"{name} has a snapshot", name):
+            answer = await self._members[name].ask("snapshot", do="snapshot", directory=str(self.plan.snapshots))
+        return dict(answer["snapshot"])
+
+    async def leave(self, name: str) -> None:
+        child = self._members[name]
+        child.may_end = True
+        child.say(do="leave")
+        await child.ended()
+        self.board[name].state, self.board[name].is_alive = "left", False
+
+    # Faults, as `motet probe HOST:PORT fault RULE` makes them
+
+    async def fault(self, names: Iterable[str], *rules: str) -> None:
+        for name in names:
+            client = AdminClient(parse_endpoint(self.places[name]["admin"]))
+            for rule in rules:
+                await asyncio.to_thread(client.operate, "fault", {"rule": rule})
+
+    async def cut(self, here: tuple[str, ...], there: tuple[str, ...]) -> None:
+        """A rule cuts both ways, so one side has them all."""
+        await asyncio.gather(*(self.fault([name], *(f"cut@{other}" for other in there)) for name in here))
+
+    # Spark
+
+    async def start_spark(self) -> None:
+        """A JVM takes its time: start it early, and let it read when all members can be asked."""
+        self.board.stream.state = "starting"
+        self.spark = self._child("spark", self._hear_spark)
+        given = {"parent": os.getpid(), "scratch": str(self.plan.scratch)}
+        with self.board.waiting("Spark has started", "spark"):
+            await self.spark.start("ingest", json.dumps(given), self._environment())
+            await self.spark.expect("ready")
+        await self.board.until(lambda: len(self.places) == len(NAMES), "all members are started")
+        members = ",".join(self.places[name]["log"] for name in ASKED_BY_SPARK)
+        where = {"members": members, "table": str(self.plan.table), "checkpoint": str(self.plan.checkpoint)}
+        await self.ask_spark("streaming", do="stream", **where)
+        self.board.stream.state = "streams"
+
+    def _hear_spark(self, word: Word) -> None:
+        stream = self.board.stream
+        for name, value in word.get("stream", {}).items():
+            setattr(stream, name, value)
+
+    async def ask_spark(self, answer: str, **command: str | int) -> Word:
+        assert self.spark is not None
+        with self.board.waiting(f"Spark answers '{answer}'", "spark"):
+            return dict(await self.spark.ask(answer, **command))
+
+    async def end_spark(self) -> None:
+        if self.spark is not None:
+            self.spark.may_end = True
+            self.spark.say(do="leave")
+            await self.spark.ended()
+
+    # All
+
+    def _child(self, name: str, hear: Callable[[Word], None]) -> Child:
+        return Child(name, self.plan.log_of(name), hear, partial(self._died, name))
+
+    def _died(self, name: str, error: DemoError) -> None:
+        if name in NAMES:
+            self.board[name].state = "died"
+        if not self.broken.done():
+            self.broken.set_exception(error)
+
+    def _environment(self) -> dict[str, str]:
+        return os.environ | {"TMPDIR": str(self.plan.scratch), "PYTHONUNBUFFERED": "1"}
+
+    @property
+    def children(self) -> list[Child]:
+        return [*self._members.values(), *([self.spark] if self.spark is not None else [])]
+
+    def kill_all(self) -> None:
+        """At once, from anywhere; also when the loop is not running any more."""
+        for child in self.children:
+            child.kill()
+
+    async def end(self) -> None:
+        self.kill_all()
+        await asyncio.gather(*(child.ended() for child in self.children), return_exceptions=True)
+        if self.broken.done():
+            self.broken.exception()  # looked at: it was told already

@@ -1,0 +1,166 @@
+"""The whole show: prepare, play the acts, judge; and however it ends, leave no process and no temporary file behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import signal
+import traceback
+from collections.abc import AsyncIterator, Coroutine
+from functools import partial
+
+from motet.errors import MotetError
+from motet.harness.demo.acts import Story
+from motet.harness.demo.board import Board
+from motet.harness.demo.judge import (
+    AUDIT,
+    NOTHING_LOST,
+    ONCE,
+    ONE_LOG,
+    TABLE,
+    Failure,
+    Verdict,
+    heard,
+    nothing_lost,
+    once_and_in_order,
+    same_log,
+)
+from motet.harness.demo.plan import NAMES, Plan
+from motet.harness.demo.processes import Processes
+from motet.harness.demo.stage import Stage
+
+LOOK_EVERY_S = 0.5
+ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+async def perform(plan: Plan, board: Board, stage: Stage) -> Verdict:
+    """Raises CancelledError when it was asked to stop. Whatever else goes wrong is in the verdict."""
+    plan.scratch.mkdir(parents=True)
+    verdict = Verdict(out=str(plan.out))
+    story = Story(plan, board, Processes(plan, board), stage, verdict)
+    try:
+        async with _stopped_by_signals(story.processes):
+            await _unless_broken(story.processes, _play_and_judge(story))
+    except Exception as error:
+        verdict.failure = Failure(board.act, *_reason_and_log(plan, error))
+    finally:
+        await asyncio.shield(story.processes.end())
+        _remove(plan)
+    verdict.seconds = board.elapsed_s
+    return verdict
+
+
+def _reason_and_log(plan: Plan, error: Exception) -> tuple[str, str]:
+    if isinstance(error, MotetError):
+        return str(error), str(getattr(error, "log", None) or plan.logs)
+    log = plan.log_of("demo")
+    log.parent.mkdir(exist_ok=True)
+    log.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+    return f"{type(error).__name__}: {error}; this is a bug of the demo", str(log)
+
+
+async def _play_and_judge(story: Story) -> None:
+    looking = asyncio.create_task(_look(story.stage))
+    try:
+        await story.play()
+        await story.finish(partial(_judge, story))
+        await story.processes.end_spark()
+    finally:
+        looking.cancel()
+
+
+async def _look(stage: Stage) -> None:
+    while True:
+        await asyncio.sleep(LOOK_EVERY_S)
+        stage.look()
+
+
+@contextlib.asynccontextmanager
+async def _stopped_by_signals(processes: Processes) -> AsyncIterator[None]:
+    """The first one cancels, which ends all in order; another one does not wait for that."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+
+    def stop() -> None:
+        processes.kill_all()
+        task.cancel()
+
+    for number in ENDS:
+        loop.add_signal_handler(number, stop)
+    try:
+        yield
+    finally:
+        for number in ENDS:
+            loop.remove_signal_handler(number)
+
+
+async def _unless_broken(processes: Processes, playing: Coroutine[None, None, None]) -> None:
+    """A process that dies without being told to ends the show, whatever the act was waiting for."""
+    task = asyncio.create_task(playing)
+    try:
+        await asyncio.wait({task, processes.broken}, return_when=asyncio.FIRST_COMPLETED)
+        done = processes.broken if processes.broken.done() else task
+        done.result()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+# The judgement
+
+
+async def _judge(story: Story) -> None:
+    plan, verdict = story.plan, story.verdict
+    story.act(
+        "Did it hold?",
+        "You need not believe any of it. Here are the journals that five processes wrote, each on its own. Are they "
+        "the same log, is everything in it that was promised, and does Spark's table say the same?",
+    )
+    is_same, figure, log = await asyncio.to_thread(same_log, [plan.journals / name for name in NAMES])
+    numbers = heard(log)
+    verdict.add(ONE_LOG, is_same, figure)
+    verdict.add(NOTHING_LOST, *nothing_lost(story.voices, numbers))
+    verdict.add(ONCE, *once_and_in_order(numbers))
+    story.say(f"The five journals: {figure}.")
+    if plan.with_spark:
+        await _judge_table(story)
+        await _audit(story)
+    else:
+        for name in (TABLE, AUDIT):
+            verdict.not_shown(name, plan.no_spark_because.partition(". ")[0])
+
+
+async def _judge_table(story: Story) -> None:
+    plan, stream = story.plan, story.board.stream
+    where = {"table": str(plan.table), "journals": ",".join(str(plan.journals / name) for name in NAMES)}
+    story.say("Spark compares its table with the log, position by position.")
+    found = (await story.processes.ask_spark("compared", do="compare", **where))["compared"]
+    faults = {name: found[name] for name in ("missing", "twice", "unknown", "other") if found[name]}
+    is_held = not faults and found["rows"] == found["log"]
+    restarts = f", query started again {stream.restarts}×" if stream.restarts else ""
+    figure = f"{found['rows']:,} rows in {stream.batches} micro-batches, none missing, none twice, all equal{restarts}"
+    story.verdict.add(TABLE, is_held, figure if is_held else f"{found['rows']:,} rows; {faults}")
+    story.say(f"The table beside the log: {figure if is_held else faults}.")
+
+
+async def _audit(story: Story) -> None:
+    plan = story.plan
+    story.say("The audit reads all five journals in Spark and checks one guarantee after the other.")
+    audit = (
+        await story.processes.ask_spark("audit", do="audit", journals=str(plan.journals), report=str(plan.report))
+    )["audit"]
+    checked = [name for name, check in audit["checks"].items() if check["state"] == "ok"]
+    broken = [name for name, check in audit["checks"].items() if check["state"] == "violated"]
+    figure = f"{len(checked)} guarantees over {audit['rows']:,} rows: {', '.join(checked)}"
+    is_held = audit["verdict"] == "ok" and not broken
+    story.verdict.add(AUDIT, is_held, figure if is_held else f"violated: {', '.join(broken) or audit['unusable']}")
+    story.verdict.report = str(plan.report)
+
+
+def _remove(plan: Plan) -> None:
+    """What was just killed may still be writing its last file."""
+    for _ in range(10):
+        shutil.rmtree(plan.scratch, ignore_errors=True)
+        if not plan.scratch.exists():
+            return

@@ -1,0 +1,384 @@
+"""Reading a journal as columns, also while its writer appends, in this process or another; without a lock.
+
+Only whole records are believed: head and body are what their checksums say. A record that is not whole at the end of
+the last segment is one that is being written, and is not there yet; anywhere else it is damage, and an error. Retention
+may take segments away and a rollback may cut the tail meanwhile; the reader looks again, and says so if what it was
+asked for is gone.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from motet.errors import JournalCorruptError, JournalError, JournalTrimmedError, MisuseError
+from motet.log.journal.columns import Batch, Split, packed_split
+from motet.log.journal.disk import Disk, File, RealDisk
+from motet.log.journal.owner import load
+from motet.log.journal.records import HEAD_BYTES, INCOMPLETE, VIEW_FIELDS, Kind, ViewRecord
+from motet.log.journal.scan import FIRST_RECORD_AT, Found, Opening, Scan, read_opening, whole_heads
+from motet.log.journal.segments import Index, note, segment_names
+from motet.log.journal.state import LogState
+from motet.protocol.core.identity import Address
+from motet.protocol.core.view import View
+from motet.protocol.wire.body import FRAGMENT, FRAGMENT_HEADER, HEADER, PACKED
+from motet.protocol.wire.body import flaw as body_flaw
+from motet.protocol.wire.fields import Reader
+
+INDEX_BYTES = 64 << 10
+MOST_INDEXED = 256  # segments whose index is kept
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a journal holds: positions `first` to `last`, of which those up to `stable` are never rolled back."""
+
+    first: int
+    last: int
+    stable: int
+    epoch: int  # number of the primary view that the log was last delivered in
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentInfo:
+    name: str
+    first: int  # the position that it begins with
+    last: int
+    size: int
+
+
+@dataclass(slots=True)
+class _Walked:
+    """A segment as far as it was walked along."""
+
+    name: str
+    opening: Opening
+    state: LogState
+    end: int
+    index: Index = field(default_factory=lambda: Index(step=INDEX_BYTES))
+    views: list[ViewRecord] = field(default_factory=list)
+    flaw: str | None = None
+    is_damaged: bool = False  # the flaw is in what was safe on disk
+    size_at_flaw: int = -1
+    last_head: tuple[int, bytes] = (0, b"")  # offset and bytes of the last record's head
+
+    @classmethod
+    def begin(cls, name: str, opening: Opening) -> _Walked:
+        return cls(name, opening, LogState.begin(opening.state, opening.head), opening.end)
+
+    def is_still_in(self, file: File) -> bool:
+        """The file has not been cut behind our back; one that grew again since has another record where we stood."""
+        offset, head = self.last_head
+        return file.read(offset, len(head)) == head and file.size() >= self.end
+
+
+class JournalReader:
+    def __init__(self, directory: str | Path, disk: Disk | None = None) -> None:
+        self.directory = Path(directory)
+        self._disk = disk or RealDisk()
+        self._walked: dict[str, _Walked] = {}
+        self._senders: dict[int, bytes] = {}
+        self._names()  # says so when there is none
+
+    # What is there
+
+    @property
+    def group(self) -> str:
+        return self._walk(self._names()[-1]).state.group
+
+    @property
+    def owner(self) -> Address | None:
+        """The member whose journal this is."""
+        return load(self.directory, self._disk).address
+
+    def bounds(self) -> Bounds:
+        """Of a journal that is damaged where it was safe on disk there is no end: that is an error."""
+        names = self._names()
+        walked = self._walk(names[-1])
+        if walked.is_damaged:
+            raise JournalCorruptError(walked.name, walked.end, walked.state.position, walked.flaw or "")
+        return Bounds(_first_of(names[0]), walked.state.position, walked.state.stable, walked.state.epoch.number)
+
+    @property
+    def first(self) -> int:
+        """The oldest position; no file is looked into for it."""
+        return _first_of(self._names()[0])
+
+    def is_stable(self, position: int) -> bool:
+        """Whether all up to `position` is; mostly the beginning of the last segment says so, and nobody walks along."""
+        if position <= self._opening(self._names()[-1]).state.stable:
+            return True
+        return position <= self.bounds().stable
+
+    def views(self) -> list[ViewRecord]:
+        """The primary views in which the log was delivered, as far as it reaches back; the oldest first."""
+        found: list[ViewRecord] = []
+        for name in self._names():
+            walked = self._walk(name)
+            state, head = walked.opening.state, walked.opening.head
+            if not found and state.view is not None:
+                found.append(ViewRecord(state.view, state.epoch, head.position - 1, head.at, state.producers))
+            found += walked.views
+        return found
+
+    def segments(self) -> list[SegmentInfo]:
+        names = self._names()
+        starts = [_first_of(name) for name in names]
+        ends = [start - 1 for start in starts[1:]] + [self._walk(names[-1]).state.position]
+        sizes = [self._size_of(name) for name in names]
+        return [SegmentInfo(*one) for one in zip(names, starts, ends, sizes, strict=True)]
+
+    def _size_of(self, name: str) -> int:
+        with _Opened(self, name) as file:
+            return file.size()
+
+    # Rows
+
+    def read(self, first: int, last: int, batch_rows: int = 20_000) -> Iterator[pa.RecordBatch]:
+        """Rows `first` to `last`, both included, in batches of at most `batch_rows`."""
+        if batch_rows < 1 or first < 1:
+            raise MisuseError(f"positions count from 1 and a batch has at least one row; not {first}, {batch_rows}")
+        if first > last:
+            return
+        self._require(first, last)
+        batch = Batch()
+        for piece in self._pieces(first, last):
+            if not batch.has_room(piece, batch_rows):
+                yield from self._built(batch, batch_rows)
+                batch = Batch()
+            batch.add(piece)
+        yield from self._built(batch, batch_rows)
+
+    def _built(self, batch: Batch, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        built = batch.build(self._senders)
+        for start in range(0, built.num_rows, batch_rows):
+            yield built.slice(start, batch_rows)
+
+    def _require(self, first: int, last: int) -> None:
+        names = self._names()
+        oldest = _first_of(names[0])
+        if first < oldest:
+            raise JournalTrimmedError(
+                f"position {first} is no longer in {self.directory}, which begins at {oldest}: retention took what was "
+                f"before; read from there, or ask a member that keeps more"
+            )
+        if last >= _first_of(names[-1]) and last > self._walk(names[-1]).state.position:
+            raise JournalError(
+                f"position {last} is not in {self.directory}, which ends at {self.bounds().last}; ask bounds() first"
+            )
+
+    def _pieces(self, first: int, last: int) -> Iterator[Split]:
+        """The rows of each frame, in order, from `first` to `last`."""
+        names = self._names()
+        begun: dict[int, list[bytes]] = {}
+        expected = first
+        for at in range(max(0, bisect_right([_first_of(name) for name in names], first) - 1), len(names)):
+            with _Opened(self, names[at]) as file:
+                scan = Scan(file, self._start(names[at], expected))
+                for found in scan:
+                    piece = self._split(found, names[: at + 1], begun)
+                    if piece is None or piece.first + piece.rows <= expected:
+                        continue
+                    if piece.first > expected:
+                        raise self._rolled_back(expected)
+                    yield piece.cut(expected, last)
+                    expected = piece.first + piece.rows
+                    if expected > last:
+                        return
+            if scan.flaw is not None:
+                raise JournalCorruptError(names[at], scan.end, expected - 1, scan.flaw)
+        raise self._rolled_back(expected)
+
+    def _start(self, name: str, position: int) -> int:
+        """Where to begin to look for a position; a segment that is read from its beginning needs no index."""
+        opening = self._opening(name)
+        return opening.end if opening.head.position == position else self._walk(name).index.offset_before(position)
+
+    def _gone(self, name: str) -> JournalError:
+        """A segment was there and is not any more: retention takes the oldest, a rollback the newest."""
+        if name > self._names()[0]:
+            return self._rolled_back(_first_of(name))
+        return JournalTrimmedError(
+            f"{name} was taken away from {self.directory} by retention while it was read; ask bounds() again"
+        )
+
+    def _rolled_back(self, position: int) -> JournalError:
+        return JournalError(
+            f"position {position} of {self.directory} was rolled back while it was being read; what is stable never "
+            f"is: read up to bounds().stable"
+        )
+
+    def _split(self, found: Found, names: list[str], begun: dict[int, list[bytes]]) -> Split | None:
+        head = found.head
+        if head.kind == Kind.VIEW:
+            self._learn(VIEW_FIELDS.read(Reader(bytes(found.body)))[0])
+            begun.clear()  # no message spans two views
+        if head.kind != Kind.FRAME:
+            return None
+        if len(found.body) and found.body[0] == PACKED and len(found.body) >= HEADER.size:
+            begun.pop(head.sender, None)
+            piece = packed_split(head, found.body)
+            if piece is None:
+                raise JournalCorruptError(names[-1], found.offset, head.position - 1, "a frame's lengths do not add up")
+            return piece if piece.rows else None
+        if (reason := _flaw_of_fragment(found)) is not None:
+            raise JournalCorruptError(names[-1], found.offset, head.position - 1, reason)
+        return self._fragment(found, names, begun)
+
+    def _fragment(self, found: Found, names: list[str], begun: dict[int, list[bytes]]) -> Split | None:
+        head = found.head
+        _, port, total, offset = FRAGMENT_HEADER.unpack_from(found.body)
+        chunk = bytes(found.body[FRAGMENT_HEADER.size :])
+        chunks = begun.setdefault(head.sender, [])
+        if not offset:
+            chunks.clear()
+        chunks.append(chunk)
+        if not head.messages:
+            return None
+        del begun[head.sender]
+        if sum(map(len, chunks)) != total:
+            chunks = [*self._begun_before(found, names), chunk]
+        message = b"".join(chunks)
+        is_null = len(message) != total
+        data = b"" if is_null else message
+        return Split(head.position, head, port, np.array([len(data)], np.uint32), data, is_null)
+
+    def _begun_before(self, found: Found, names: list[str]) -> list[bytes]:
+        """Fragments of the message that ends here, from before the place where reading began."""
+        chunks: list[bytes] = []
+        start = len(names) - 1
+        while start > 0 and any(
+            sender == found.head.sender for sender, _ in self._walk(names[start]).opening.state.begun
+        ):
+            start -= 1
+        for name in names[start:]:
+            with _Opened(self, name) as file:
+                for earlier in Scan(file, self._opening(name).end):
+                    if name == names[-1] and earlier.offset >= found.offset:
+                        return chunks
+                    if earlier.head.kind == Kind.VIEW:
+                        chunks.clear()
+                    elif earlier.head.kind == Kind.FRAME and earlier.head.sender == found.head.sender:
+                        _collect(chunks, earlier)
+        return chunks
+
+    # Walking along segments
+
+    def _names(self) -> list[str]:
+        """Of the segments; one that is just being made is not there yet."""
+        try:
+            names = segment_names(self._disk.names(self.directory))
+        except (FileNotFoundError, NotADirectoryError):
+            raise JournalError(f"{self.directory} is not there; a journal is a directory of segments") from None
+        if len(names) > 1 and names[-1] not in self._walked:
+            with _Opened(self, names[-1]) as file:
+                if isinstance(read_opening(file), str):
+                    names.pop()
+        if not names:
+            raise JournalError(f"{self.directory} holds no journal: there is no segment in it")
+        return names
+
+    def _opening(self, name: str) -> Opening:
+        if (walked := self._walked.get(name)) is not None:
+            return walked.opening
+        with _Opened(self, name) as file:
+            return self._begin(name, file).opening
+
+    def _walk(self, name: str) -> _Walked:
+        """As far as the segment goes now. The last one may have grown, or have been rolled back and grown again."""
+        walked = self._walked.get(name)
+        with _Opened(self, name) as file:
+            size = file.size()
+            if walked is None or not walked.is_still_in(file):
+                walked = self._begin(name, file)
+            if size > walked.end and size != walked.size_at_flaw:
+                self._go_on(walked, file)
+                walked.size_at_flaw = size if walked.flaw is not None else -1
+                walked.is_damaged = walked.flaw not in (None, INCOMPLETE) and _was_safe(walked, file, size)
+        self._walked[name] = walked
+        while len(self._walked) > MOST_INDEXED:
+            del self._walked[next(iter(self._walked))]
+        return walked
+
+    def _begin(self, name: str, file: File) -> _Walked:
+        opening = read_opening(file)
+        if isinstance(opening, str):
+            raise JournalCorruptError(name, 0, _first_of(name) - 1, opening)
+        if opening.state.view is not None:
+            self._learn(opening.state.view)
+        walked = _Walked.begin(name, opening)
+        walked.last_head = (FIRST_RECORD_AT, file.read(FIRST_RECORD_AT, HEAD_BYTES))
+        return walked
+
+    def _go_on(self, walked: _Walked, file: File) -> None:
+        scan = Scan(file, walked.end, heads_only=walked.name != self._names()[-1])  # the last may be half written
+        walked.flaw = None
+        for found in scan:
+            walked.flaw = walked.state.flaw(found.head, found.shared, found.body)
+            if walked.flaw is not None:
+                return
+            walked.end = found.offset + found.head.size
+            walked.last_head = (found.offset, bytes(found.raw[: found.head.head_bytes]))
+            note(walked.index, found)
+            if found.head.kind == Kind.VIEW:
+                self._note_view(walked, found)
+        walked.flaw = scan.flaw
+
+    def _note_view(self, walked: _Walked, found: Found) -> None:
+        view, epoch, producers = VIEW_FIELDS.read(Reader(bytes(found.body)))
+        walked.views.append(ViewRecord(view, epoch, found.head.position - 1, found.head.at, producers))
+        self._learn(view)
+
+    def _learn(self, view: View) -> None:
+        for member in view.members:
+            self._senders[member.incarnation] = f"{member.name}#{member.incarnation:016x}".encode()
+
+
+class _Opened:
+    """A segment's file; one that retention has taken away is told as such."""
+
+    def __init__(self, reader: JournalReader, name: str) -> None:
+        self._reader, self._name = reader, name
+
+    def __enter__(self) -> File:
+        try:
+            self._file = self._reader._disk.open_to_read(self._reader.directory / self._name)
+        except FileNotFoundError:
+            raise self._reader._gone(self._name) from None
+        return self._file
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+
+def _was_safe(walked: _Walked, file: File, size: int) -> bool:
+    """Whether records behind the flaw say that it was on disk."""
+    address = walked.opening.state.address + walked.end
+    return any(head.synced > address for head in whole_heads(file.read(walked.end, size - walked.end), walked.end))
+
+
+def _first_of(name: str) -> int:
+    return int(name.partition(".")[0])
+
+
+def _flaw_of_fragment(found: Found) -> str | None:
+    """A checksum says that a record is what was written, not that a sound writer wrote it."""
+    if found.head.messages > 1:
+        return f"a fragment that ends {found.head.messages} messages"
+    reason = body_flaw(found.body)
+    return reason if reason is not None or found.body[0] == FRAGMENT else "a frame that is no fragment"
+
+
+def _collect(chunks: list[bytes], found: Found) -> None:
+    if found.head.messages or _flaw_of_fragment(found) is not None:
+        chunks.clear()
+        return
+    _, _, _, offset = FRAGMENT_HEADER.unpack_from(found.body)
+    if not offset:
+        chunks.clear()
+    chunks.append(bytes(found.body[FRAGMENT_HEADER.size :]))

@@ -1,0 +1,90 @@
+"""Typed errors across the wire: a Flight error carries ours as JSON, and the client raises the same class again.
+
+Any Flight client sees an ordinary Flight error with our sentence as its message; the JSON in its `extra_info` is
+`{"error": class name, "text": ..., "retryable": ...}` with the positions for errors that have them.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import flight
+
+from motet import errors
+from motet.errors import LogPositionError, LogRequestError, LogUnavailableError, MotetError, TokenError
+from motet.log.service.validated_json import from_json
+
+MOST_TEXT = 1500  # it travels in the trailers of a call, which have room for some thousand bytes
+POSITIONS = ("asked", "first", "last", "stable")
+
+_log = logging.getLogger("motet.log.service")
+
+
+def to_flight(error: MotetError) -> flight.FlightError:
+    text = str(error)[:MOST_TEXT].encode("utf-8", "replace").decode()  # JSON may hold half a surrogate pair; gRPC not
+    document: dict[str, Any] = {"error": type(error).__name__, "text": text, "retryable": error.retryable}
+    if isinstance(error, LogPositionError):
+        document |= {name: getattr(error, name) for name in POSITIONS}
+    return _kind_of(error)(text, json.dumps(document).encode())
+
+
+def _kind_of(error: MotetError) -> Any:
+    kind = flight.FlightUnavailableError if error.retryable else flight.FlightServerError
+    return flight.FlightUnauthenticatedError if isinstance(error, TokenError) else kind
+
+
+def from_flight(error: Exception) -> MotetError:
+    """The error that the service raised, or what the failure of the call means."""
+    document = _document_of(error)
+    if document is None:
+        return LogUnavailableError(_in_short(error))
+    text = str(document.get("text", "no reason given"))
+    known = getattr(errors, str(document.get("error")), None)
+    if isinstance(known, type) and issubclass(known, LogPositionError):
+        return known(text, **{name: _whole(document.get(name)) for name in POSITIONS})
+    if isinstance(known, type) and issubclass(known, MotetError):
+        return known.__new__(known, text)  # whatever its constructor wants, its class and its sentence are here
+    return LogUnavailableError(text) if document.get("retryable") else MotetError(text)
+
+
+def _document_of(error: Exception) -> dict[str, Any] | None:
+    try:
+        document = from_json(getattr(error, "extra_info", b""))
+    except ValueError:
+        return None
+    return document if isinstance(document, dict) and "error" in document else None
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _in_short(error: Exception) -> str:
+    """gRPC repeats itself in its messages; the first sentence says it all."""
+    if isinstance(error, flight.FlightTimedOutError):
+        return "no answer in time"
+    text = str(error).partition(". gRPC client debug context")[0]
+    return text.removeprefix("Flight returned unavailable error, with message: ")[:300] or type(error).__name__
+
+
+@contextmanager
+def carried(what: str) -> Iterator[None]:
+    """Whatever a handler raises leaves it as a Flight error that a client can tell apart."""
+    try:
+        yield
+    except flight.FlightError:
+        raise
+    except MotetError as error:
+        raise to_flight(error) from error
+    except pa.ArrowInvalid as error:
+        raise to_flight(LogRequestError(f"{what}: the Arrow data cannot be read: {error}")) from error
+    except Exception as error:
+        # The peer learns the kind only: paths and values of this process are not its business.
+        _log.exception("%s failed", what)
+        text = f"{what} failed at this member ({type(error).__name__}); its log says more, another member may serve"
+        raise to_flight(LogUnavailableError(text)) from error

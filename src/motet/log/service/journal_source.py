@@ -1,0 +1,85 @@
+"""A member's journal as the source of its log service.
+
+Rows come from the segments on disk, read while the writer appends. Where the stable position is may come from there
+too, looked up now and then; a driver that knows better says so with `settle`, and then waiting readers hear of it at
+once. What is told there counts only as far as the journal's files show it: rows that cannot be read are not offered.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from motet.log.journal.reader import Bounds, JournalReader
+
+POLL_S = 0.05  # between two looks at the disk; a reader that waits sees a new row this late at most
+MOST_IDLE_READERS = 8  # each keeps an index of the segments that it has walked along
+
+
+class JournalSource:
+    """Any number of threads may read; each stream has a reader of its own, for readers are for one thread."""
+
+    def __init__(self, directory: str | Path, poll_s: float = POLL_S) -> None:
+        self._directory = Path(directory)
+        self._poll_s = poll_s
+        self._lock = threading.Lock()
+        self._idle = [JournalReader(self._directory)]
+        self._moved = threading.Condition()
+        self._told = 0
+
+    @property
+    def group(self) -> str:
+        with self._reader() as reader:
+            return reader.group
+
+    def settle(self, stable: int) -> None:
+        """Told by the driver, from any thread: everything up to here is stable."""
+        with self._moved:
+            if stable > self._told:
+                self._told = stable
+                self._moved.notify_all()
+
+    def bounds(self) -> Bounds:
+        with self._reader() as reader:
+            bounds = reader.bounds()
+        return replace(bounds, stable=max(bounds.stable, min(self._told, bounds.last)))
+
+    def read(self, first: int, last: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        with self._reader() as reader:
+            yield from reader.read(first, last, batch_rows)
+
+    def wait_stable(self, beyond: int, timeout_s: float) -> int:
+        ends_at = time.monotonic() + timeout_s
+        while True:
+            told = self._told  # before the look, so that what is told during it is not slept over
+            stable = self.bounds().stable
+            left_s = ends_at - time.monotonic()
+            if stable > beyond or left_s <= 0:
+                return stable
+            self._wait_until_told_more(told, min(left_s, self._poll_s))
+
+    def _wait_until_told_more(self, told: int, timeout_s: float) -> None:
+        with self._moved:
+            self._moved.wait_for(lambda: self._told > told, timeout_s)
+
+    @contextmanager
+    def _reader(self) -> Iterator[JournalReader]:
+        with self._lock:
+            reader = self._idle.pop() if self._idle else None
+        reader = reader or JournalReader(self._directory)
+        is_sound = True
+        try:
+            yield reader
+        except Exception:
+            is_sound = False  # it may have seen half of something, and keeps what it saw
+            raise
+        finally:
+            with self._lock:
+                if is_sound and len(self._idle) < MOST_IDLE_READERS:
+                    self._idle.append(reader)

@@ -1,0 +1,191 @@
+"""The group's channel: reliable multicast with total order riding on it, as one thing that a view change can flush.
+
+What the streams deliver goes through the ordering at once, and what the ordering wants to send rides on our stream; so
+the two are always in the same view. The engine of membership drives `freeze` to `begin_view` and knows neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from motet.protocol.core.counters import Counters
+from motet.protocol.core.effects import Broadcast, Channel, Deliver, Effect, Frame, Transmit
+from motet.protocol.core.identity import Address
+from motet.protocol.core.view import View
+from motet.protocol.multicast import Multicast, MulticastConfig
+from motet.protocol.ordering import OrderingConfig, PlainStream, TotalOrder
+from motet.protocol.window.digest import Cut, DigestEntry
+from motet.protocol.wire.body import Port
+from motet.protocol.wire.frames import AgreedNumbers, LogEnd
+from motet.protocol.wire.ordered import Tag
+
+Cuts = Mapping[Address, Cut[Address]]
+
+
+class _Stream(PlainStream):
+    """The multicast, as the ordering sees it."""
+
+    def __init__(self, multicast: Multicast) -> None:
+        self._multicast = multicast
+
+    @property
+    def is_barred(self) -> bool:
+        return self._multicast.sender.has_marker_waiting
+
+    @property
+    def sent(self) -> int:
+        return self._multicast.sender.window.high
+
+    def delivered(self, member: Address) -> int:
+        receiver = self._multicast.receiver(member)
+        return self._multicast.sender.window.delivered if receiver is None else receiver.window.delivered
+
+
+class GroupChannel:
+    def __init__(
+        self, local: Address, multicast: MulticastConfig, ordering: OrderingConfig | None, counters: Counters
+    ) -> None:
+        self.multicast = Multicast(local, multicast, counters)
+        self.ordering = TotalOrder(local, ordering, counters) if ordering is not None else None
+        if self.ordering is not None:
+            self.multicast.sender.piggyback = self.ordering
+            self.ordering.run_beside(_Stream(self.multicast))
+
+    def start(self, view: View, now: int) -> list[Effect]:
+        """The view of our own that comes before any other."""
+        return self.ordering.begin_view(view, None, now) if self.ordering is not None else []
+
+    # What the application asks for
+
+    def send(self, messages: Sequence[bytes], now: int, port: int = Port.APP) -> list[Effect]:
+        return self._ordered(self.multicast.send(messages, now, port), now)
+
+    def send_ordered(self, messages: Sequence[bytes], now: int, port: int = Port.APP) -> list[Effect]:
+        assert self.ordering is not None
+        self.ordering.send(messages, port)
+        return self._ordered(self.multicast.pump(now), now)
+
+    def send_tagged(self, tag: Tag, messages: Sequence[bytes], now: int, port: int = Port.APP) -> list[Effect]:
+        assert self.ordering is not None
+        self.ordering.send_tagged(*tag, messages, port)
+        return self._ordered(self.multicast.pump(now), now)
+
+    def mark(self, data: bytes, now: int) -> list[Effect]:
+        """A marker: behind all that was accepted for the plain stream, before all that is ordered from now on."""
+        return self.send((data,), now, Port.SNAPSHOT)
+
+    def leave(self, now: int) -> list[Effect]:
+        effects = self.multicast.leave(now)
+        return effects + self.ordering.leave() if self.ordering is not None else effects
+
+    def hold(self) -> None:
+        self.multicast.hold()
+        if self.ordering is not None:
+            self.ordering.hold()
+
+    def release(self, now: int) -> list[Effect]:
+        effects = self.ordering.release(now) if self.ordering is not None else []
+        return effects + self._ordered(self.multicast.release(now), now)
+
+    def persisted(self, position: int, now: int) -> None:
+        if self.ordering is not None:
+            self.ordering.persisted(position, now)
+
+    # What the network and the clock bring
+
+    def receive(self, source: Address, frames: Sequence[Frame], now: int) -> list[Effect]:
+        """Call `advance` when all that came is in."""
+        effects = self.multicast.receive(source, frames, now)
+        return effects if self.ordering is None else self._absorbed(effects)
+
+    def receive_order(self, source: Address, frames: Sequence[Frame]) -> list[Effect]:
+        """The same for what other members say about the order."""
+        assert self.ordering is not None
+        return [effect for frame in frames for effect in self.ordering.hear(source, frame)]
+
+    def advance(self, now: int) -> list[Effect]:
+        """Do what has become possible: hand out numbers, deliver, send."""
+        return self._ordered([], now)
+
+    def tick(self, now: int) -> list[Effect]:
+        effects = self._ordered(self.multicast.tick(now), now)
+        if self.ordering is None:
+            return effects
+        return effects + self.ordering.tick(now) + self._ordered([], now)
+
+    def next_deadline(self) -> int | None:
+        first = self.multicast.next_deadline()
+        due = self.ordering.next_deadline() if self.ordering is not None else None
+        return due if first is None or (due is not None and due < first) else first
+
+    # A flush
+
+    def freeze(self) -> tuple[dict[Address, DigestEntry], AgreedNumbers]:
+        agreed = self.ordering.freeze() if self.ordering is not None else ()
+        return self.multicast.freeze(), agreed
+
+    def fetch(self, cut: Cuts, now: int) -> list[Effect]:
+        return self._ordered(self.multicast.fetch(cut, now), now)
+
+    def is_complete(self, cut: Cuts) -> bool:
+        return self.multicast.is_complete(cut)
+
+    def is_within(self, cut: Cuts) -> bool:
+        return self.multicast.is_within(cut)
+
+    def thaw(self, now: int) -> list[Effect]:
+        effects = self.ordering.thaw(now) if self.ordering is not None else []
+        return effects + self._ordered(self.multicast.thaw(now), now)
+
+    @property
+    def position(self) -> int:
+        return self.ordering.position if self.ordering is not None else 0
+
+    @property
+    def is_whole(self) -> bool:
+        return self.ordering is None or self.ordering.is_whole
+
+    def log_after(self, cut: Cuts, agreed: AgreedNumbers = (), *, goes_on: bool) -> LogEnd:
+        if self.ordering is None:
+            return LogEnd()
+        return self.ordering.log_after(self.multicast.undelivered(cut), goes_on=goes_on, agreed=agreed)
+
+    def end_view(self, cut: Cuts, agreed: AgreedNumbers = (), *, goes_on: bool) -> list[Effect]:
+        effects = self.multicast.end_view(cut)
+        if self.ordering is None:
+            return effects
+        self.ordering.freeze()
+        made = self._absorbed(effects) + self.ordering.advance(0)
+        taken = [effect for effect in made if not isinstance(effect, Transmit | Broadcast)]  # no more proposals
+        return taken + self.ordering.end_view(goes_on=goes_on, agreed=agreed)
+
+    def begin_view(self, view: View, digest: Mapping[Address, int], log: LogEnd | None, now: int) -> list[Effect]:
+        effects = self.ordering.begin_view(view, log, now) if self.ordering is not None else []
+        return effects + self._ordered(self.multicast.begin_view(view.members, digest, now, view.id.tag), now)
+
+    # Between the two
+
+    def _ordered(self, effects: list[Effect], now: int) -> list[Effect]:
+        """What the streams deliver, as the ordering lets it through; and what has become ready to leave, leaves."""
+        if self.ordering is None:
+            return effects
+        made = (self._absorbed(effects) if effects else []) + self.ordering.advance(now)
+        while self.ordering.is_eager and (sent := self.multicast.pump(now)):
+            made += self._absorbed(sent)
+            made += self.ordering.advance(now)
+        return made + self.ordering.admission()
+
+    def _absorbed(self, effects: list[Effect]) -> list[Effect]:
+        assert self.ordering is not None
+        made: list[Effect] = []
+        for effect in effects:
+            if type(effect) is Deliver and effect.channel is Channel.MULTICAST:
+                made += self.ordering.absorb(effect.sender, effect.bodies)
+            else:
+                made.append(effect)
+        return made
+
+    def _check(self) -> None:
+        self.multicast._check()
+        if self.ordering is not None:
+            self.ordering._check()

@@ -1,0 +1,101 @@
+"""Delivery: bodies become messages, once, and a member that still waits for the application's state keeps them back.
+
+Invariant: messages of one sender on one channel leave in the order in which their frames were delivered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import field
+from itertools import groupby
+
+from motet.protocol.core.counters import Count, Counters
+from motet.protocol.core.effects import Channel, Deliver, Effect
+from motet.protocol.core.identity import Address
+from motet.protocol.core.record import record
+from motet.protocol.wire.body import Port, port_of
+from motet.protocol.wire.reassembler import Reassembler
+
+
+@record
+class Delivered(Effect):
+    """Messages of one sender, in order, for the application."""
+
+    channel: Channel
+    sender: Address
+    messages: Sequence[bytes]  # immutable
+    position: int | None = None  # in the log, of the first of them; the others follow it
+    port: int = Port.APP
+    first: int = field(default=0, compare=False)  # seqno of the first body; of an ordered one, its id in this view
+    bodies: tuple[bytes, ...] = field(default=(), compare=False, repr=False)  # what a journal keeps
+    sent_at: tuple[int, ...] = field(default=(), compare=False)  # of each ordered body
+    tag: tuple[int, int] | None = None
+    is_replayed: bool = False  # from a journal, and not from the group
+
+
+@record
+class Superseded(Effect):
+    """Ordered messages of our own that were kept back and are not handed up: the state that comes has them."""
+
+    position: int
+    count: int
+
+
+class Delivery:
+    def __init__(self, buffer_bytes: int, counters: Counters) -> None:
+        self._buffer_bytes = buffer_bytes
+        self._counters = counters
+        self._reassemblers: dict[tuple[Channel, Address], Reassembler] = {}
+        self._kept: list[Delivered] = []
+        self._kept_bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        """More is kept back than we want to hold: senders must wait."""
+        return self._kept_bytes > self._buffer_bytes
+
+    def take(self, effect: Deliver, *, keep_back: bool) -> list[Delivered]:
+        delivered = self._unpack(effect)
+        if not keep_back:
+            return delivered
+        self._kept += delivered
+        self._kept_bytes += sum(len(body) for batch in delivered for body in batch.bodies)
+        return []
+
+    def release(self) -> list[Delivered]:
+        released, self._kept, self._kept_bytes = self._kept, [], 0
+        return released
+
+    def retain(self, senders: Collection[Address], *channels: Channel) -> None:
+        """Only these can go on with a message that has begun on these channels."""
+        for key in [key for key in self._reassemblers if key[0] in channels and key[1] not in senders]:
+            del self._reassemblers[key]
+
+    def drop(self, sender: Address) -> None:
+        for channel in Channel:
+            self._reassemblers.pop((channel, sender), None)
+
+    def _unpack(self, effect: Deliver) -> list[Delivered]:
+        """One batch per run of bodies of one port. An ordered body that ends no message is told of, too."""
+        key = (effect.channel, effect.sender)
+        reassembler = self._reassemblers.get(key)
+        if reassembler is None:
+            reassembler = self._reassemblers[key] = Reassembler()
+        batches: list[Delivered] = []
+        first, is_total = effect.first, effect.channel is Channel.TOTAL
+        runs = _runs(effect.bodies) if len(effect.bodies) > 1 else ((port_of(effect.bodies[0]), effect.bodies),)
+        for port, bodies in runs:
+            messages = reassembler.take(first, bodies)
+            if messages or is_total:
+                place = (effect.position, port, first, bodies, effect.sent_at, effect.tag)
+                batches.append(Delivered(effect.channel, effect.sender, messages, *place))
+            first += len(bodies)
+        if reassembler.incoherent:
+            self._counters[Count.BODY_INCOHERENT] += reassembler.incoherent
+            reassembler.incoherent = 0
+        return batches
+
+
+def _runs(bodies: tuple[bytes, ...]) -> Iterable[tuple[int, tuple[bytes, ...]]]:
+    """Neighbours of one port; nearly always that is all of them."""
+    return ((port, tuple(run)) for port, run in groupby(bodies, port_of))

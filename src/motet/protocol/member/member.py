@@ -1,0 +1,622 @@
+"""One member, sans-IO: datagrams in, datagrams and delivered messages out. The driver and the simulator run this class.
+
+The member decodes, finds out who is speaking, hands batches of frames to the machines, carries effects from one machine
+to the other, and turns what remains into datagrams and messages. It decides nothing about protocols. Application
+messages are split out of their frames here, once, at delivery.
+
+With a `MembershipConfig` the member finds its group by itself: call `start`. Without one, views are handed to it by
+`install_view`, as the simulator's oracle and some tests do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Protocol
+
+from motet.errors import MisuseError, NotPrimaryError
+from motet.protocol.core.counters import Count, Counters
+from motet.protocol.core.effects import BehindPurgePoint, Broadcast, Channel, Deliver, Effect, Frame, Transmit
+from motet.protocol.core.identity import NOBODY, Address, Endpoint
+from motet.protocol.core.record import record
+from motet.protocol.core.serial import SERIAL_MODULUS
+from motet.protocol.core.settling import MOST_SENDS, steps
+from motet.protocol.core.view import View, ViewId
+from motet.protocol.member.channel import GroupChannel
+from motet.protocol.member.config import MemberConfig
+from motet.protocol.member.delivery import Delivered, Delivery, Superseded
+from motet.protocol.member.durable_state import DurableState
+from motet.protocol.member.snapshots import SnapshotCarrier
+from motet.protocol.membership import (
+    Announce,
+    Contact,
+    DnsName,
+    IpMulticast,
+    Membership,
+    PrimaryRecord,
+    SharedDirectory,
+    StateReceived,
+    ViewInstalled,
+)
+from motet.protocol.membership.machine import FRAMES as MEMBERSHIP_FRAMES
+from motet.protocol.membership.machine import GREETINGS
+from motet.protocol.multicast import Multicast
+from motet.protocol.multicast.machine import FRAMES as MULTICAST_FRAMES
+from motet.protocol.ordering import RolledBack
+from motet.protocol.ordering.machine import FRAMES as ORDERING_FRAMES
+from motet.protocol.snapshot import SnapshotId
+from motet.protocol.snapshot.machine import SendMarker, Tell
+from motet.protocol.unicast import Unicast
+from motet.protocol.unicast.machine import FRAMES as UNICAST_FRAMES
+from motet.protocol.wire.body import UNCOUNTED, Port
+from motet.protocol.wire.codec import Envelope, decode, encode, encode_parts, group_id
+from motet.protocol.wire.ordered import Tag
+from motet.protocol.wire.snapshot import Waiting
+
+Handler = Callable[[Address, Sequence[Frame], int], list[Effect]]
+FrameFailed = Callable[[bytes, Exception], None]
+
+
+class Timed(Protocol):
+    """A machine that waits for moments."""
+
+    def tick(self, now: int) -> list[Effect]: ...
+
+    def next_deadline(self) -> int | None: ...
+
+
+@record
+class Datagram(Effect):
+    """Bytes to put on the network, the same for every receiver."""
+
+    to: tuple[Address | Endpoint, ...]
+    head: bytes
+    tail: bytes = b""  # follows the head at once; apart from it only so that nobody has to copy it
+
+    @property
+    def data(self) -> bytes:
+        return b"".join((self.head, self.tail))
+
+
+@record
+class Announcement(Effect):
+    """Bytes for an IP multicast group."""
+
+    to: IpMulticast
+    data: bytes
+
+
+class Member:
+    def __init__(
+        self,
+        address: Address,
+        group: str,
+        config: MemberConfig,
+        rng: Random,
+        memory: DurableState | None = None,
+    ) -> None:
+        memory = memory or DurableState()
+        self.address = address
+        self._incarnation = address.incarnation
+        self.counters = Counters()
+        self.unicast = Unicast(address, config.unicast_sized, self.counters, rng.randrange(SERIAL_MODULUS))
+        ordering = config.ordering_sized(config.ordering) if config.ordering is not None else None
+        self.channel = GroupChannel(address, config.multicast_sized, ordering, self.counters)
+        if self.channel.ordering is not None:
+            self.channel.ordering.resume(memory.position, memory.stable, memory.producers)
+        self.members: tuple[Address, ...] = (address,)
+        self._others: tuple[Address, ...] = ()
+        self._group = group_id(group)
+        self._known: dict[int, Address] = {address.incarnation: address}
+        self._misaddressed: list[bytes] = []  # datagrams of this wake-up for another incarnation at our endpoint
+        self._delivery = Delivery(config.state_buffer_bytes, self.counters)
+        self._strategy = SnapshotCarrier.of(address, self.unicast, self.channel, config.snapshot, self.counters)
+        self.snapshots = self._strategy.machine
+        self._handlers: dict[type[Frame], Handler] = {
+            **dict.fromkeys(MULTICAST_FRAMES, self._receive_multicast),
+            **dict.fromkeys(ORDERING_FRAMES, self._receive_order),
+            **dict.fromkeys(UNICAST_FRAMES, self._receive_unicast),
+        }
+        self._rest: Handler = self._receive_membership  # all other frames
+        self._of_the_channel: tuple[Handler, ...] = (self._receive_multicast, self._receive_order)
+        self._looped: list[Frame] = []  # what we sent to ourselves
+        self.on_frame_failed: FrameFailed | None = None  # told of errors in handling a datagram; None: they are raised
+        self._is_order_due = False  # something has come for the channel that was not put in order yet
+        self._is_held = False
+        self._lacks_state = False  # as of the last view or state that was handed up
+        self._timed: list[Timed] = [self.unicast, self.channel, self.snapshots]
+        self._membership: Membership | None = None
+        if config.membership is not None:
+            settings = config.membership_sized(config.membership)
+            settings = replace(settings, may_bootstrap=settings.may_bootstrap and memory.may_bootstrap)
+            kept = (memory.record, memory.epoch, memory.past)
+            self._membership = Membership(address, self.channel, settings, self.counters, rng, *kept)
+            self._timed.append(self._membership)
+
+    # What the application asks for
+
+    def start(self, now: int) -> list[Effect]:
+        """Look for the group; a view of our own comes first, and the group's follows."""
+        self.snapshots.begin_view(self.view, lacks_state=False)
+        return self._perform(self.channel.start(self.view, now) + self.membership.start(now), now)
+
+    def send(self, to: Address, messages: Sequence[bytes], now: int, *, port: int = Port.APP) -> list[Effect]:
+        return self._perform(self.unicast.send(to, messages, now, port), now)
+
+    def multicast_messages(self, messages: Sequence[bytes], now: int, *, port: int = Port.APP) -> list[Effect]:
+        return self._perform(self.channel.send(messages, now, port), now)
+
+    def multicast_ordered(
+        self, messages: Sequence[bytes], now: int, *, is_patient: bool = True, port: int = Port.APP
+    ) -> list[Effect]:
+        """Deliver these at all members in one order. In a view that is not primary they wait, unless told not to."""
+        if self.channel.ordering is None:
+            raise MisuseError("this member has no total order: give its MemberConfig an OrderingConfig")
+        if port in UNCOUNTED:
+            raise MisuseError(f"messages of port {port} are for the members themselves, and are not ordered")
+        if not is_patient and not self.view.is_primary:
+            raise NotPrimaryError(
+                f"{self.view} is not primary: without a majority nothing can be ordered; wait for a primary view"
+            )
+        return self._perform(self.channel.send_ordered(messages, now, port), now)
+
+    def append_tagged(self, tag: Tag, messages: Sequence[bytes], now: int, *, port: int = Port.APP) -> list[Effect]:
+        """The same for a unit that may be sent again, through anybody, and is in the log once."""
+        return self._perform(self.channel.send_tagged(tag, messages, now, port), now)
+
+    def persisted(self, position: int, now: int) -> list[Effect]:
+        """The journal has the log up to here on its disk."""
+        self.channel.persisted(position, now)
+        return []
+
+    def keep_log(self, *, is_whole: bool = True) -> None:
+        """A journal keeps our log, and has all of it; or a part is still to be fetched."""
+        if self.channel.ordering is not None:
+            self.channel.ordering.keep(is_whole=is_whole)
+
+    def sync(self, peer: Address, now: int) -> list[Effect]:
+        return self._perform(self.unicast.sync(peer, now), now)
+
+    def close(self, peer: Address, now: int) -> list[Effect]:
+        """Begin to close the unicast connections with `peer`; what is unacked is flushed first."""
+        return self._perform(self.unicast.close(peer, now), now)
+
+    def close_receiver(self, peer: Address, now: int, *, remember: bool = True) -> list[Effect]:
+        """Drop the unicast receive window for `peer`; if it goes on sending, a SYNC brings the two in step again."""
+        return self._perform(self.unicast.close_receiver(peer, now, remember=remember), now)
+
+    def hold(self) -> None:
+        """The application is not ready for more: deliver nothing, and let the windows push back on the senders."""
+        self._is_held = True
+        self.unicast.hold()
+        self.channel.hold()
+
+    def release(self, now: int) -> list[Effect]:
+        self._is_held = False
+        effects = self.unicast.release(now)
+        if not self._delivery.is_full:
+            effects += self.channel.release(now)
+        return self._perform(effects, now)
+
+    def leave(self, now: int) -> list[Effect]:
+        """Sends that wait end with an error. With membership the effect `Left` tells when the others have let us go."""
+        effects = self.snapshots.leave() + self.channel.leave(now)
+        if self._membership is not None:
+            effects += self._membership.leave(now)
+        return self._perform(effects, now)
+
+    def supply_state(self, view: ViewId, data: bytes, is_last: bool, now: int) -> list[Effect]:
+        """The application's answer to `ProvideState`, in as many pieces as it likes."""
+        return self._perform(self.membership.supply_state(view, data, is_last, now), now)
+
+    def require_state(self, now: int) -> list[Effect]:
+        """The application cannot go on without the state where nobody has it: it waits for somebody who has."""
+        self.membership.require_state()
+        return []
+
+    def begin_state_anew(self, now: int) -> list[Effect]:
+        """Where nobody has the state: what our application holds now is the group's state from now on."""
+        return self._perform(self.membership.begin_state_anew(now), now)
+
+    def refuse_state(self, view: ViewId, reason: str, now: int) -> list[Effect]:
+        return self._perform(self.membership.refuse_state(view, reason, now), now)
+
+    def start_snapshot(self, now: int) -> tuple[SnapshotId, list[Effect]]:
+        """Record one consistent cut through the whole group; `SnapshotTaken` or `SnapshotFailed` ends it."""
+        snapshot, effects = self.snapshots.start(now)
+        return snapshot, self._perform(effects, now)
+
+    def supply_snapshot_state(
+        self, snapshot: SnapshotId, data: bytes, now: int, unsent: Sequence[Waiting] = ()
+    ) -> list[Effect]:
+        """The application's answer to `RecordState`: its state at exactly that place among its deliveries.
+
+        `unsent`: what the application has sent before, as it believes, and a driver has not handed to us yet.
+        """
+        return self._perform(self._strategy.supply(snapshot, data, unsent, self.members, now), now)
+
+    def refuse_snapshot_state(
+        self, snapshot: SnapshotId, reason: str, now: int, *, passes: bool = False
+    ) -> list[Effect]:
+        """The application cannot give its state, or not yet; the snapshot fails, and its initiator hears why."""
+        return self._perform(self.snapshots.refuse(snapshot, reason, now, passes=passes), now)
+
+    # Views that are handed to us
+
+    def learn(self, address: Address) -> None:
+        """Whoever is introduced can be heard; frames of anybody else are dropped."""
+        self._known[address.incarnation] = address
+
+    def forget(self, address: Address, now: int) -> list[Effect]:
+        """The process is gone for good: release whoever waits for it, and drop what is kept of it."""
+        if address == self.address or address in self.members:
+            raise MisuseError(f"{address} is in the view; install a view without it first")
+        return self._perform(self._part_with(address, now), now)
+
+    def install_view(self, members: Sequence[Address], digest: Mapping[Address, int], now: int) -> list[Effect]:
+        effects = self.multicast.install_view(members, digest, now)
+        self._change_members(members)
+        return self._perform(effects, now)
+
+    # What the driver brings
+
+    def receive(self, datagrams: Sequence[bytes], now: int, sources: Sequence[Endpoint] | None = None) -> list[Effect]:
+        """All datagrams of one wake-up; runs of frames of one peer for one machine are handled as one batch.
+
+        `sources` says where each came from; it is needed only while `wants_sources`.
+        """
+        effects: list[Effect] = []
+        batch: list[Frame] = []
+        peer: Address = self.address
+        previous: Handler = self._rest
+        for datagram in datagrams:
+            admitted = self._admit_safely(datagram, now)
+            if admitted is None:
+                continue
+            source, frame = admitted
+            handler = self._handlers.get(type(frame), self._rest)
+            if batch and (source is not peer or handler is not previous):
+                effects += self._handle(previous, peer, batch, now)
+                batch = []
+            peer, previous = source, handler
+            batch.append(frame)
+        if batch:
+            effects += self._handle(previous, peer, batch, now)
+        if self._misaddressed:
+            effects += self._ask_who_spoke(datagrams, sources or (), now)
+        return effects + self._put_in_order(now) if self._is_order_due else effects
+
+    def _ask_who_spoke(self, datagrams: Sequence[bytes], sources: Sequence[Endpoint], now: int) -> list[Effect]:
+        """Datagrams for an earlier incarnation of ours prove nothing, for they may be replayed; an answer would."""
+        misaddressed, self._misaddressed = {id(datagram) for datagram in self._misaddressed}, []
+        if not self.wants_sources:
+            return []
+        pairs = zip(datagrams, sources, strict=False)
+        places = dict.fromkeys(source for datagram, source in pairs if id(datagram) in misaddressed)
+        return self._perform(self.membership.misaddressed(tuple(places), now), now)
+
+    def _handle(self, handler: Handler, peer: Address, frames: Sequence[Frame], now: int) -> list[Effect]:
+        if self._is_order_due and handler not in self._of_the_channel:
+            before = self._put_in_order(now)
+            return before + self._attempt(handler, peer, frames, now)
+        return self._attempt(handler, peer, frames, now)
+
+    def _attempt(self, handler: Handler, peer: Address, frames: Sequence[Frame], now: int) -> list[Effect]:
+        """A frame that leads to an error of ours is dropped, and the member survives it: a peer must not be able to
+        stop us. Where something was handed up meanwhile, it would be lost with the error, and a promise be broken:
+        then the member stops. Frames may come twice, so those of a batch are tried again one by one.
+        """
+        before = self._handed_up()
+        try:
+            return self._perform(handler(peer, frames, now), now)
+        except Exception as error:
+            if self.on_frame_failed is None or self._handed_up() != before:
+                raise
+            if len(frames) > 1:
+                return [effect for frame in frames for effect in self._attempt(handler, peer, (frame,), now)]
+            datagram = encode(self._group, peer.incarnation, self._incarnation, frames[0])
+            self._failed(datagram, error, self.on_frame_failed)
+            return []
+
+    def _failed(self, datagram: bytes, error: Exception, tell: FrameFailed) -> None:
+        self.counters[Count.FRAME_FAILED] += 1
+        self._looped.clear()
+        tell(datagram, error)
+
+    def _handed_up(self) -> tuple[int, ...]:
+        """Grows with all that is handed to the application, or promised to it."""
+        counters, membership = self.counters, self._membership
+        streams = (counters[Count.FRAME_DELIVERED], counters[Count.FRAME_ORDERED], counters[Count.VIEW_CHANGED])
+        return (*streams, membership.handed_up) if membership is not None else streams
+
+    def _put_in_order(self, now: int) -> list[Effect]:
+        """What came for the channel, from whomever, is put in order at once: before anything else, and at the end."""
+        self._is_order_due = False
+        return self._perform(self.channel.advance(now), now)
+
+    def found(self, source: DnsName | SharedDirectory, endpoints: Sequence[Endpoint], now: int) -> list[Effect]:
+        """The driver's answer to `Consult`."""
+        return self._perform(self.membership.found(source, endpoints, now), now)
+
+    def not_found(self, source: DnsName | SharedDirectory, now: int) -> list[Effect]:
+        """The driver's answer to `Consult` when the look-up failed."""
+        return self._perform(self.membership.not_found(source, now), now)
+
+    def tick(self, now: int) -> list[Effect]:
+        """Whoever waits for this moment; most often that is one machine."""
+        effects: list[Effect] = []
+        for machine in self._timed:
+            due = machine.next_deadline()
+            if due is not None and due <= now:
+                effects += machine.tick(now)
+        return self._perform(effects, now)
+
+    def next_deadline(self) -> int | None:
+        """The driver may be woken before that in vain, but never too late."""
+        first: int | None = None
+        for machine in self._timed:
+            due = machine.next_deadline()
+            if due is not None and (first is None or due < first):
+                first = due
+        return first
+
+    def set_wall_clock(self, wall_ns: int, now: int) -> None:
+        """What the clock on the wall shows at `now`; it goes into the frames of the log, and nothing else."""
+        if self.channel.ordering is not None:
+            self.channel.ordering.wall_offset_ns = wall_ns - now
+
+    # What others may look at
+
+    @property
+    def membership(self) -> Membership:
+        if self._membership is None:
+            raise MisuseError("this member has no membership: give its MemberConfig a MembershipConfig")
+        return self._membership
+
+    @property
+    def wants_sources(self) -> bool:
+        """Whether `receive` needs to know where datagrams come from: until there is a group, to find the one before."""
+        return self._membership is not None and not self._membership.view.is_primary
+
+    @property
+    def multicast(self) -> Multicast:
+        return self.channel.multicast
+
+    @property
+    def view(self) -> View:
+        return self.membership.view
+
+    @property
+    def record(self) -> PrimaryRecord:
+        return self.membership.record
+
+    @property
+    def memory(self) -> DurableState:
+        """What a journal that is always up to date would hand to the next life of this process."""
+        membership, ordering = self.membership, self.channel.ordering
+        position, stable = (ordering.position, ordering.stable) if ordering is not None else (0, 0)
+        past = (*membership.past, self.address.incarnation)
+        known = (membership.record, membership.epoch, position, stable, past, self.producers)
+        return DurableState(*known, may_bootstrap=membership.may_bootstrap)
+
+    @property
+    def producers(self) -> tuple[tuple[int, int], ...]:
+        """Of appends that can be repeated: the highest sequence of each producer, as the log stands."""
+        return self.channel.ordering.producers if self.channel.ordering is not None else ()
+
+    @property
+    def append_bytes(self) -> int:
+        """How many bytes of messages and their lengths go into one append."""
+        return self.channel.ordering.append_bytes if self.channel.ordering is not None else 0
+
+    @property
+    def is_settled(self) -> bool:
+        """No view change is under way, as far as this member knows."""
+        return self.membership.is_settled
+
+    @property
+    def held_frames(self) -> int:
+        return self.unicast.held_frames + self.multicast.held_frames
+
+    # Frames
+
+    def _admit_safely(self, datagram: bytes, now: int) -> tuple[Address, Frame] | None:
+        try:
+            return self._admit(datagram, now)
+        except Exception as error:
+            if self.on_frame_failed is None:
+                raise
+            self._failed(datagram, error, self.on_frame_failed)
+            return None
+
+    def _admit(self, datagram: bytes, now: int) -> tuple[Address, Frame] | None:
+        envelope = decode(self._group, datagram)
+        if not isinstance(envelope, Envelope):
+            self.counters[Count.DATAGRAM_REJECTED] += 1
+            return None
+        if envelope.source == self._incarnation:  # what we send to ourselves never comes from the network
+            self.counters[Count.SOURCE_OURSELVES] += 1
+            return None
+        if envelope.destination != NOBODY and envelope.destination != self._incarnation:
+            self.counters[Count.NOT_FOR_US] += 1
+            self._misaddressed.append(datagram)
+            return None
+        if self._membership is not None and isinstance(envelope.frame, GREETINGS):
+            return self._introduced(envelope, envelope.frame.sender)
+        source = self._known.get(envelope.source)
+        if source is None and self._membership is not None:
+            source = self._membership.known(envelope.source)
+        if source is None:
+            self.counters[Count.SOURCE_UNKNOWN] += 1
+            return None
+        return source, envelope.frame
+
+    def _introduced(self, envelope: Envelope, sender: Address) -> tuple[Address, Frame] | None:
+        """A greeting says who its sender is; it must be the one that the datagram says."""
+        if sender.incarnation != envelope.source or sender == self.address:
+            self.counters[Count.FRAME_MISPLACED] += 1
+            return None
+        return sender, envelope.frame
+
+    def _receive_multicast(self, source: Address, frames: Sequence[Frame], now: int) -> list[Effect]:
+        effects = self.channel.receive(source, frames, now)
+        self._is_order_due = True
+        if self._membership is not None:
+            effects += self._membership.heard(source, now)
+            effects += self._membership.progressed(now)
+        return effects
+
+    def _receive_order(self, source: Address, frames: Sequence[Frame], now: int) -> list[Effect]:
+        if self._membership is None or self.channel.ordering is None:
+            self.counters[Count.ORDER_MISMATCH] += len(frames)
+            return []
+        self._is_order_due = True
+        return self.channel.receive_order(source, frames) + self._membership.heard(source, now)
+
+    def _receive_unicast(self, source: Address, frames: Sequence[Frame], now: int) -> list[Effect]:
+        effects = self.unicast.receive(source, frames, now)
+        return effects + self._membership.heard(source, now) if self._membership is not None else effects
+
+    def _receive_membership(self, source: Address, frames: Sequence[Frame], now: int) -> list[Effect]:
+        effects: list[Effect] = []
+        for frame in frames:
+            if self._membership is None:
+                self.counters[Count.FRAME_MISPLACED] += 1
+            elif isinstance(frame, GREETINGS):
+                effects += self._membership.greet(frame, now)
+            elif isinstance(frame, MEMBERSHIP_FRAMES):
+                effects += self._membership.receive(source, frame, now)
+        if self._membership is not None and self.channel.ordering is not None:
+            self.channel.ordering.allow_fast_path(self._membership.is_well_heard(now))
+        return effects
+
+    # Effects of the machines, carried on or made concrete
+
+    def _perform(self, effects: list[Effect], now: int) -> list[Effect]:
+        """All that one input of one machine has led to. Only then does a snapshot know how far everything is."""
+        made = self._made(effects, now) if effects else []
+        if self._looped:
+            made += self._hear_ourselves(now)
+        return made + self._made(self._strategy.settle(now), now) if self.snapshots.is_recording else made
+
+    def _hear_ourselves(self, now: int) -> list[Effect]:
+        """Unicast frames to ourselves take the way of all others, without the network."""
+        made: list[Effect] = []
+        for _ in steps("what this member sends to itself", MOST_SENDS):
+            if not self._looped:
+                break
+            frames, self._looped = self._looped, []
+            made += self._made(self.unicast.receive(self.address, frames, now), now)
+        return made
+
+    def _made(self, effects: list[Effect], now: int) -> list[Effect]:
+        made: list[Effect] = []
+        for effect in effects:
+            if type(effect) is Transmit and effect.to.incarnation == self._incarnation:
+                if isinstance(effect.frame, UNICAST_FRAMES):  # of all others nobody but a forged cut makes us ask
+                    self._looped.append(effect.frame)
+            elif type(effect) is Transmit:
+                made.append(Datagram((effect.to,), *self._parts(effect.to.incarnation, effect.frame)))
+            elif type(effect) is Broadcast:
+                made += self._broadcast(effect.frame, now)
+            elif type(effect) is Deliver:
+                made += self._deliver(effect, now)
+            elif type(effect) is Delivered:
+                made.append(effect)
+            else:
+                made += self._make_concrete(effect, now)
+        return made
+
+    def _make_concrete(self, effect: Effect, now: int) -> list[Effect]:
+        """What is not of every day."""
+        match effect:
+            case Contact():
+                return [Datagram((effect.to,), *self._parts(NOBODY, effect.frame))]
+            case Announce():
+                return [Announcement(effect.source, b"".join(self._parts(NOBODY, effect.frame)))]
+            case ViewInstalled():
+                return self._enter_view(effect, now)
+            case RolledBack() if self._membership is not None:
+                self._membership.rolled_back()
+            case StateReceived():
+                return [effect, *(self._release_held(now) if effect.is_last else [])]
+            case BehindPurgePoint() if self._membership is not None:
+                return [effect, *self._made(self._membership.behind_purge_point(effect.sender, now), now)]
+            case SendMarker():
+                return self._made(self._strategy.mark(effect, self.members, now), now)
+            case Tell():
+                return self._made(self._strategy.tell(effect, now), now)
+        return [effect]
+
+    def _parts(self, destination: int, frame: Frame) -> tuple[bytes, bytes]:
+        return encode_parts(self._group, self._incarnation, destination, frame)
+
+    def _broadcast(self, frame: Frame, now: int) -> list[Effect]:
+        if not self._others:
+            return []
+        if self._membership is not None:
+            self._membership.spoke(now)
+        return [Datagram(self._others, *self._parts(NOBODY, frame))]
+
+    def _deliver(self, effect: Deliver, now: int) -> list[Effect]:
+        keep_back = self._lacks_state and effect.channel is not Channel.UNICAST
+        delivered = self._delivery.take(effect, keep_back=keep_back)
+        if keep_back and self._delivery.is_full:
+            self.channel.hold()
+        return self._made(self._strategy.hand_up(delivered, now), now) if delivered else []
+
+    def _hand_up(self, delivered: Sequence[Delivered], now: int) -> list[Effect]:
+        return self._made(self._strategy.hand_up(delivered, now), now)
+
+    def _release_held(self, now: int) -> list[Effect]:
+        """The state is here: what was delivered since follows it."""
+        self._lacks_state, was_full = False, self._delivery.is_full
+        self.snapshots.has_state()
+        released = self._hand_up(self._delivery.release(), now)
+        return released + (self._made(self.channel.release(now), now) if was_full and not self._is_held else [])
+
+    # Views
+
+    def _enter_view(self, installed: ViewInstalled, now: int) -> list[Effect]:
+        """Whoever is not in the view any more is gone, as far as unicast is concerned, until it comes back."""
+        gone = [member for member in self.members if member not in installed.view]
+        self._delivery.retain((), Channel.MULTICAST, Channel.TOTAL)  # no message spans two views
+        was_full = self._delivery.is_full
+        kept = self._end_of_keeping(installed, now)
+        kept += self.snapshots.begin_view(installed.view, lacks_state=self._lacks_state)
+        self._change_members(installed.view.members)
+        effects = [effect for member in gone for effect in self._part_with(member, now)]
+        effects += self.channel.release(now) if was_full and not self._is_held else []
+        return [*kept, installed, *self._made(effects, now)]
+
+    def _end_of_keeping(self, installed: ViewInstalled, now: int) -> list[Effect]:
+        """What was kept back is in the state that comes with the view; if none comes, it is delivered after all."""
+        self._lacks_state = self.address.incarnation in installed.lacking
+        kept = self._delivery.release()
+        if not self._lacks_state:
+            return self._hand_up(kept, now)
+        ours = [batch for batch in kept if batch.channel is Channel.TOTAL and batch.sender == self.address]
+        return [Superseded(batch.position or 0, len(batch.messages)) for batch in ours]
+
+    def _change_members(self, members: Sequence[Address]) -> None:
+        self.members = tuple(members)
+        self._others = tuple(member for member in members if member != self.address)
+        for address in members:
+            self.learn(address)
+        self._delivery.retain(members, Channel.MULTICAST, Channel.TOTAL)
+
+    def _part_with(self, address: Address, now: int) -> list[Effect]:
+        self._known.pop(address.incarnation, None)
+        self.multicast.forget(address)
+        effects = self.unicast.remove(address, now)
+        self._delivery.drop(address)
+        return effects
+
+    def _check(self) -> None:
+        self.unicast._check()
+        self.channel._check()
+        self.snapshots._check()
+        if self._membership is not None:
+            self._membership._check()
+            assert self.members == self._membership.view.members or self._membership.has_left

@@ -1,0 +1,378 @@
+"""Reliable multicast: our own stream and those of all other members of the view.
+
+docs/design/multicast.md has the frames, the rules per event, and the invariants.
+
+Invariants: one receiver per other member of the view, none for anybody else; at most `early_frames` frames are kept of
+senders that are not in the view yet; `_repaired` holds at most one window of seqnos per stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from motet.errors import BacklogFullError, LeftGroupError, MisuseError
+from motet.protocol.core.counters import Count, Counters
+from motet.protocol.core.effects import Broadcast, Effect, Frame, Transmit
+from motet.protocol.core.identity import Address
+from motet.protocol.multicast.config import MulticastConfig
+from motet.protocol.multicast.receiver import MulticastReceiver
+from motet.protocol.multicast.sender import MulticastSender
+from motet.protocol.window.budget import RepairBudget
+from motet.protocol.window.digest import Cut, DigestEntry
+from motet.protocol.window.ranges import limited
+from motet.protocol.wire.body import UNCOUNTED, Port
+from motet.protocol.wire.frames import Highest, MulticastAck, MulticastData, MulticastXmitRequest, Purged
+
+FRAMES = (MulticastData, MulticastAck, MulticastXmitRequest, Highest, Purged)
+
+
+class Multicast:
+    def __init__(self, local: Address, config: MulticastConfig, counters: Counters) -> None:
+        self._local = local
+        self._config = config
+        self._counters = counters
+        self._round_trip = config.round_trip()
+        self._budget: RepairBudget[Address] = RepairBudget(config.window_bytes, config.repair_bytes, config.repair_rate)
+        self._sender = MulticastSender(local, config, counters, self._round_trip, self._budget)
+        self._receivers: dict[Address, MulticastReceiver] = {}
+        self._members: dict[int, Address] = {local.incarnation: local}
+        self._early: dict[Address, dict[int, MulticastData]] = {}
+        self._repaired: dict[tuple[int, int], tuple[Address | None, int]] = {}  # last answer: to whom (None: all), when
+        self._is_held = False
+        self._has_left = False
+
+    # What the application asks for
+
+    def send(self, messages: Sequence[bytes], now: int, port: int = Port.APP) -> list[Effect]:
+        """Accept messages; they are sent as the window allows, in order. All are accepted, or none."""
+        if self._has_left:
+            raise LeftGroupError("this member has left the group; join again to send")
+        if self._sender.waiting_bytes > self._config.backlog_bytes and port not in UNCOUNTED:
+            waiting = self._sender.waiting_bytes
+            raise BacklogFullError(
+                f"{waiting} bytes wait for window space already; wait for Admitted before sending more"
+            )
+        return self._sender.send(messages, now, is_held=self._is_held, port=port) if messages else []
+
+    def leave(self, now: int) -> list[Effect]:
+        """Sends that wait end with an error; what is in the window can still be repaired."""
+        self._has_left = True
+        return self._sender.fail(
+            LeftGroupError("the member left the group before the window had space for this message")
+        )
+
+    def hold(self) -> None:
+        """The application takes nothing for now; windows fill and senders wait."""
+        self._is_held = True
+
+    def release(self, now: int) -> list[Effect]:
+        self._is_held = False
+        effects = self._sender.pump(now, is_held=False)
+        for receiver in self._receivers.values():
+            effects += receiver.settle(now, is_held=False)
+        return effects
+
+    # What membership says
+
+    def install_view(self, members: Sequence[Address], digest: Mapping[Address, int], now: int) -> list[Effect]:
+        """Go on with exactly these members. A member that is new to us needs its entry in the digest."""
+        if self._local not in members:
+            raise MisuseError(f"{self._local} is not in the view that it is asked to install")
+        unknown = [m for m in members if m != self._local and m not in self._receivers and m not in digest]
+        if unknown:
+            raise MisuseError(f"the digest has no entry for {', '.join(map(str, unknown))}, who are new in this view")
+        self._members = {member.incarnation: member for member in members}
+        self._merge_receivers(members, digest)
+        self._budget.retain({member for member in members if member != self._local})
+        self._share_sockets(len(members))
+        window = self._sender.window
+        joined_at = min(digest.get(self._local, window.low), window.high)
+        effects = self._sender.retain(members, joined_at, now, is_held=self._is_held)
+        self._insert_early(members)
+        for receiver in self._receivers.values():
+            effects += receiver.settle(now, is_held=self._is_held)
+        return effects
+
+    # A flush: what membership asks for when a view ends
+
+    def freeze(self) -> dict[Address, DigestEntry]:
+        """Stop sending and delivering in this view. The answer says, per stream, what we hold without a gap."""
+        own = {self._local: self._sender.freeze()}
+        return own | {member: receiver.freeze() for member, receiver in self._receivers.items()}
+
+    def fetch(self, cut: Mapping[Address, Cut[Address]], now: int) -> list[Effect]:
+        """Get everything up to the cut of each stream."""
+        effects: list[Effect] = []
+        for sender, end in cut.items():
+            if sender in self._receivers:
+                self._receivers[sender].fetch(end, now)
+                effects += self._receivers[sender].settle(now, is_held=self._is_held)
+        return effects
+
+    def is_complete(self, cut: Mapping[Address, Cut[Address]]) -> bool:
+        return all(
+            self._receivers[sender].window.contiguous >= end.seqno
+            for sender, end in cut.items()
+            if sender in self._receivers
+        )
+
+    def is_within(self, cut: Mapping[Address, Cut[Address]]) -> bool:
+        """Nothing of any stream was handed up beyond the cut, and our own does not go on behind it."""
+        reached = {self._local: self._sender.window.high}
+        reached |= {member: receiver.window.delivered for member, receiver in self._receivers.items()}
+        return all(reached[sender] <= end.seqno for sender, end in cut.items() if sender in reached)
+
+    def thaw(self, now: int) -> list[Effect]:
+        """The flush was called off: go on in the same view."""
+        for receiver in self._receivers.values():
+            receiver.thaw()
+        effects = self._sender.thaw(now, is_held=self._is_held)
+        for receiver in self._receivers.values():
+            effects += receiver.settle(now, is_held=self._is_held)
+        return effects
+
+    def end_view(self, cut: Mapping[Address, Cut[Address]]) -> list[Effect]:
+        """Deliver the rest of the old view. Nothing is kept for repair: whoever goes on has it all."""
+        if not self.is_complete(cut):
+            raise MisuseError("the cut is not held yet; fetch it before the view ends")
+        effects = self._sender.deliver_rest()
+        for sender, receiver in self._receivers.items():
+            effects += receiver.deliver_rest(cut[sender].seqno if sender in cut else receiver.window.delivered)
+            receiver.let_go()
+        return effects
+
+    def begin_view(
+        self, members: Sequence[Address], digest: Mapping[Address, int], now: int, tag: int = 0
+    ) -> list[Effect]:
+        """Install the view that follows an ended one, and let go what waited for it. `tag` names it in frames."""
+        self._sender.restart_acks(members)
+        self._sender.view = tag
+        ours = {self._local: self._sender.window.high}
+        effects = self.install_view(members, {**digest, **ours}, now)
+        return effects + self._sender.thaw(now, is_held=self._is_held)
+
+    def forget(self, address: Address) -> None:
+        """The process is gone for good: what was kept for a view with it is of no use."""
+        self._early.pop(address, None)
+
+    def undelivered(self, cut: Mapping[Address, Cut[Address]]) -> Iterator[tuple[Address, bytes]]:
+        """What is held of each stream up to the cut, and not handed up yet; ours up to its end."""
+        ends = {self._local: self._sender.window.high} | {sender: end.seqno for sender, end in cut.items()}
+        windows = {self._local: self._sender.window} | {m: r.window for m, r in self._receivers.items()}
+        for sender, window in windows.items():
+            for seqno in range(window.delivered + 1, min(ends.get(sender, 0), window.high) + 1):
+                if (body := window[seqno]) is not None:
+                    yield sender, body
+
+    def pump(self, now: int) -> list[Effect]:
+        """Send what waits, ours and the rider's, as far as the window allows."""
+        return self._sender.pump(now, is_held=self._is_held)
+
+    def digest(self) -> dict[Address, DigestEntry]:
+        """What we know at first hand of every stream, ours included."""
+        windows = {self._local: self._sender.window} | {m: r.window for m, r in self._receivers.items()}
+        return {member: DigestEntry(w.low, w.delivered, w.high) for member, w in windows.items()}
+
+    # What the network brings
+
+    def receive(self, source: Address, frames: Sequence[Frame], now: int) -> list[Effect]:
+        """One batch of frames from one peer."""
+        effects: list[Effect] = []
+        touched: list[MulticastReceiver] = []
+        for frame in frames:
+            if type(frame) is MulticastData:
+                self._on_data(source, frame, touched)
+            else:
+                effects += self._handle(source, frame, touched, now)
+        for receiver in touched:
+            effects += receiver.settle(now, is_held=self._is_held)
+        return effects
+
+    def tick(self, now: int) -> list[Effect]:
+        effects = self._sender.tick(now)
+        for receiver in self._receivers.values():
+            effects += receiver.tick(now)
+        return effects
+
+    def next_deadline(self) -> int | None:
+        first = self._sender.due
+        for receiver in self._receivers.values():
+            due = receiver.next_deadline()
+            if due is not None and (first is None or due < first):
+                first = due
+        return first
+
+    # What others may look at
+
+    @property
+    def sender(self) -> MulticastSender:
+        return self._sender
+
+    def receiver(self, member: Address) -> MulticastReceiver | None:
+        return self._receivers.get(member)
+
+    @property
+    def held_frames(self) -> int:
+        """How many frames are in memory, for the bound: members * capacity + early_frames."""
+        windows = [self._sender.window] + [receiver.window for receiver in self._receivers.values()]
+        return sum(window.held for window in windows) + sum(map(len, self._early.values()))
+
+    # Frames
+
+    def _handle(self, source: Address, frame: Frame, touched: list[MulticastReceiver], now: int) -> list[Effect]:
+        match frame:
+            case MulticastAck():
+                return self._sender.ack(source, frame.seqno, now, is_held=self._is_held)
+            case Highest():
+                if frame.view == self._sender.view and (receiver := self._touch(source, touched)):
+                    receiver.highest(frame)
+                return []
+            case MulticastXmitRequest():
+                return self._on_request(source, frame, now)
+            case Purged():
+                return self._on_purged(source, frame)
+        raise MisuseError(f"{type(frame).__name__} is not a frame of reliable multicast")
+
+    def _on_data(self, source: Address, frame: MulticastData, touched: list[MulticastReceiver]) -> None:
+        sender = source if frame.sender == source.incarnation else self._members.get(frame.sender)
+        if sender is None:
+            self._counters[Count.FRAME_MISPLACED] += 1
+            return
+        receiver = self._receivers.get(sender)
+        if frame.view != self._sender.view and sender != self._local:
+            self._keep_early(sender, frame)  # perhaps of the view that comes next
+        elif receiver is not None:
+            if receiver not in touched:
+                touched.append(receiver)
+            receiver.data(frame)
+        elif sender == self._local:
+            self._counters[Count.FRAME_DUPLICATE] += 1
+        else:
+            self._keep_early(sender, frame)
+
+    def _touch(self, source: Address, touched: list[MulticastReceiver]) -> MulticastReceiver | None:
+        receiver = self._receivers.get(source)
+        if receiver is None:
+            self._counters[Count.FRAME_MISPLACED] += 1
+        elif receiver not in touched:
+            touched.append(receiver)
+        return receiver
+
+    def _on_request(self, source: Address, frame: MulticastXmitRequest, now: int) -> list[Effect]:
+        """Answer with what we hold; for what is gone say so, so that nobody asks for ever.
+
+        Whoever is not in our view gets no frame of it, but may hear that what it misses is gone.
+        """
+        holder = self._holder(frame.sender)
+        if holder is None:
+            self._counters[Count.FRAME_MISPLACED] += 1
+            return []
+        effects: list[Effect] = []
+        low = holder.window.low
+        if frame.ranges[0][0] <= low:
+            self._counters[Count.PURGED_ANSWERED] += 1
+            effects.append(Transmit(source, Purged(frame.sender, low)))
+        if source.incarnation not in self._members:
+            self._counters[Count.FRAME_MISPLACED] += 1
+            return effects
+        wanted = [
+            repaired
+            for first, last in limited(frame.ranges, self._config.request_limit)
+            for seqno in range(max(first, low + 1), min(last, holder.window.high) + 1)
+            if (repaired := holder.frame(seqno)) is not None
+        ]
+        return effects + self._repair_all(source, wanted, now)
+
+    def _repair_all(self, source: Address, wanted: Sequence[MulticastData], now: int) -> list[Effect]:
+        """As far as the budget allows; what it does not allow is asked for again."""
+        effects: list[Effect] = []
+        left = self._config.repair_bytes
+        for done, frame in enumerate(wanted):
+            to_all = self._goes_to_all(source, frame, now)
+            if to_all is None:
+                continue
+            copies = len(self._members) - 1 if to_all else 1
+            if left <= 0 or not self._budget.spend(source, len(frame.body), now, copies):
+                self._counters[Count.REPAIR_REFUSED] += len(wanted) - done
+                break
+            left -= len(frame.body)
+            effects.append(self._repair(source, frame, to_all, now))
+        return effects
+
+    def _holder(self, incarnation: int) -> MulticastSender | MulticastReceiver | None:
+        member = self._members.get(incarnation)
+        return self._sender if member == self._local else self._receivers.get(member) if member else None
+
+    def _goes_to_all(self, source: Address, frame: MulticastData, now: int) -> bool | None:
+        """To the asker alone; to all when a second one asks within a round trip; None when all just got it."""
+        last_to, last_at = self._repaired.get((frame.sender, frame.seqno), (source, now))
+        is_recent = now - last_at < self._round_trip.timeout_ns
+        return None if is_recent and last_to is None else is_recent and last_to != source
+
+    def _repair(self, source: Address, frame: MulticastData, to_all: bool, now: int) -> Effect:
+        self._note_repair((frame.sender, frame.seqno), None if to_all else source, now)
+        self._counters[Count.FRAME_RESENT] += 1
+        if frame.sender == self._local.incarnation:
+            self._sender.repaired()
+        return Broadcast(frame) if to_all else Transmit(source, frame)
+
+    def _note_repair(self, key: tuple[int, int], to: Address | None, now: int) -> None:
+        if len(self._repaired) >= self._config.capacity * len(self._members):
+            self._repaired.clear()
+        self._repaired[key] = (to, now)
+
+    def _on_purged(self, source: Address, frame: Purged) -> list[Effect]:
+        sender = self._members.get(frame.sender)
+        if sender is None or sender != source or sender not in self._receivers:
+            self._counters[Count.FRAME_MISPLACED] += 1
+            return []
+        return self._receivers[sender].purged(frame.low)
+
+    # Views
+
+    def _merge_receivers(self, members: Sequence[Address], digest: Mapping[Address, int]) -> None:
+        """Seed merge: our own entry is never overwritten; another's window is kept when it is ahead, else reset."""
+        receivers: dict[Address, MulticastReceiver] = {}
+        for member in members:
+            if member == self._local:
+                continue
+            receiver = self._receivers.get(member)
+            if receiver is None:
+                parts = (self._config, self._counters, self._round_trip, self._budget)
+                receiver = MulticastReceiver(member, digest[member], *parts)
+            elif digest.get(member, -1) > receiver.window.delivered:
+                receiver.reset(digest[member])
+            receiver.view = self._sender.view
+            receivers[member] = receiver
+        self._receivers = receivers
+
+    def _share_sockets(self, members: int) -> None:
+        """What fits into a socket is for all senders of the view; a quarter of a share is acked at once."""
+        share = self._config.share(members)
+        self._sender.share = share
+        for receiver in self._receivers.values():
+            receiver.ack_threshold = max(1, share // 4)
+
+    def _keep_early(self, sender: Address, frame: MulticastData) -> None:
+        if sum(map(len, self._early.values())) >= self._config.early_frames:
+            self._counters[Count.FRAME_EARLY_DROPPED] += 1
+            return
+        self._counters[Count.FRAME_EARLY] += 1
+        self._early.setdefault(sender, {})[frame.seqno] = frame
+
+    def _insert_early(self, members: Sequence[Address]) -> None:
+        """Frames that came before the view that explains them. Those of strangers are dropped with the view."""
+        for member in members:
+            for frame in self._early.get(member, {}).values():
+                if member in self._receivers and frame.view == self._sender.view:
+                    self._receivers[member].data(frame)
+        self._early.clear()
+
+    def _check(self) -> None:
+        self._sender.window._check()
+        assert self._sender.window.low <= self._sender.acks.minimum
+        assert self._sender.admitted <= self._sender.accepted
+        assert set(self._receivers) == set(self._members.values()) - {self._local}
+        assert sum(map(len, self._early.values())) <= self._config.early_frames
+        for receiver in self._receivers.values():
+            receiver.window._check()

@@ -1,0 +1,399 @@
+"""Total order: what is accepted, carried and agreed on becomes the log, at all members of a primary view the same.
+
+    the application sends   -> it waits until a carrier takes it, in a primary view only
+    a decided head          -> it gets its position, and is delivered; an append that repeats another is dropped
+    we delivered further    -> the coordinator is told; when all are further it tells all: that is stable
+    the view ends           -> what is decided is delivered: all who end it hold the same frames and numbers
+    ... and the log goes on -> what else all of them hold follows, by sender and id, if the carrier makes sure of that
+
+How the messages of the algorithm travel is the carrier's business (carrier.py).
+
+Invariants: those of the log, the outbox and the carrier; in a view that is not primary nothing is pending.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from motet.errors import MisuseError
+from motet.protocol.core.counters import Count, Counters
+from motet.protocol.core.effects import Channel, Deliver, Effect, Frame
+from motet.protocol.core.identity import Address
+from motet.protocol.core.view import NO_VIEW, View
+from motet.protocol.ordering.config import OrderingConfig
+from motet.protocol.ordering.continuous_strategy import ContinuousStrategy
+from motet.protocol.ordering.dissemination import Dissemination, PlainStream, Retransmission
+from motet.protocol.ordering.holdback import HoldBackQueue, Pending
+from motet.protocol.ordering.isis import Isis
+from motet.protocol.ordering.log import Log, RolledBack
+from motet.protocol.ordering.outbox import Outbox
+from motet.protocol.ordering.stability import Stability, StableAdvanced
+from motet.protocol.ordering.window_strategy import WindowStrategy
+from motet.protocol.wire.body import PACKED, Port, port_of
+from motet.protocol.wire.frames import (
+    AgreedNumbers,
+    LogEnd,
+    OrderAck,
+    OrderData,
+    OrderSeq,
+    OrderSeqAck,
+    Pairs,
+    Progress,
+    ProposalRequest,
+    Proposals,
+    Stable,
+)
+from motet.protocol.wire.ordered import ORDERED, Ordered, Tag, unseal
+
+__all__ = ["FRAMES", "AppendRepeated", "RolledBack", "StableAdvanced", "TotalOrder"]
+
+FRAMES = (Proposals, ProposalRequest, Progress, Stable, OrderData, OrderAck, OrderSeq, OrderSeqAck)
+_TYPES = frozenset(FRAMES)
+_STRATEGIES: dict[str, type[WindowStrategy] | type[ContinuousStrategy]] = {
+    "window": WindowStrategy,
+    "continuous": ContinuousStrategy,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AppendRepeated(Effect):
+    """An append of ours was in the log already, or came after a later one of its producer: it was not added."""
+
+    producer: int
+    sequence: int
+    count: int = 0  # of messages in it
+    last: int = field(default=0, compare=False)  # the number of the last of them among all that we sent in order
+    position: int = field(default=0, compare=False)  # what it repeats is in the log up to here
+
+
+class TotalOrder:
+    def __init__(
+        self,
+        local: Address,
+        config: OrderingConfig,
+        counters: Counters,
+        log: Log | None = None,
+    ) -> None:
+        """`log`: where that of an earlier life stood, if there is a journal to know it from."""
+        self._local = local
+        self._counters = counters
+        self._log = log or Log()
+        self._outbox = Outbox(config)
+        self._strategy: Dissemination = _STRATEGIES[config.strategy](local, config, self._outbox, counters)
+        self._stability = Stability(local, self._log, config)
+        self._view = View(NO_VIEW, (local,), is_primary=False)
+        self._ranks = {local: 0}
+        self._isis = Isis(1, 0)
+        self._is_held = False
+        self._plain: dict[Address, int] = {}  # bodies of the plain stream of each sender in this view
+
+    def run_beside(self, stream: PlainStream) -> None:
+        """Nothing that is ordered leaves before a marker that waits in this stream; plain messages that wait there may
+        be overtaken."""
+        self._outbox.stream = stream
+
+    def resume(self, position: int, stable: int, producers: Pairs = ()) -> None:
+        """Before anything else: our log did not begin with this life."""
+        self._log.resume(position, stable, producers)
+
+    # What the application asks for
+
+    def send(self, messages: Sequence[bytes], port: int = Port.APP) -> None:
+        """Accept messages; they go out when the view is primary and the window allows. All are accepted, or none."""
+        self._outbox.send(messages, port)
+
+    def send_tagged(self, producer: int, sequence: int, messages: Sequence[bytes], port: int = Port.APP) -> None:
+        """The same for an append that may be repeated: it is in the log once, with the tag that names it."""
+        self._outbox.send_tagged(Tag(producer, sequence), messages, port)
+
+    @property
+    def append_bytes(self) -> int:
+        """What an append may take: its messages, and a length for each."""
+        return self._outbox.append_bytes
+
+    def leave(self) -> list[Effect]:
+        return self._outbox.leave()
+
+    def persisted(self, position: int, now: int) -> None:
+        """The log as it stands is on our disk up to here."""
+        position = min(position, self._log.position)
+        if position > self._log.persisted:
+            self._log.persisted = position
+            self._stability.moved(now)
+
+    def keep(self, *, is_whole: bool = True) -> None:
+        """Our log is kept in a journal. It is whole if that has all of it, and not while a part is still fetched."""
+        self._log.is_kept, self._log.is_whole = True, is_whole
+
+    def allow_fast_path(self, is_well_heard: bool) -> None:
+        """Only one whom the others hear may act on its own proposals before the sender has confirmed them with SEQ.
+
+        Otherwise it could deliver in an order that nobody else can compute, and that the others do not take when they
+        go on without it.
+        """
+        self._strategy.is_well_heard = is_well_heard
+
+    def hold(self) -> None:
+        """The application takes nothing for now."""
+        self._is_held = True
+        self._strategy.hold()
+
+    def release(self, now: int) -> list[Effect]:
+        self._is_held = False
+        self._strategy.release()
+        return self.advance(now)
+
+    # What others may look at
+
+    @property
+    def position(self) -> int:
+        """Messages of the log that we have delivered."""
+        return self._log.position
+
+    @property
+    def stable(self) -> int:
+        return self._log.stable
+
+    @property
+    def is_whole(self) -> bool:
+        return self._log.is_whole
+
+    @property
+    def producers(self) -> Pairs:
+        """The appends that our log knows; a view begins with these."""
+        return self._log.producers.pairs()
+
+    @property
+    def accepted(self) -> int:
+        return self._outbox.accepted
+
+    @property
+    def admitted(self) -> int:
+        return self._outbox.admitted
+
+    @property
+    def under_way(self) -> int:
+        """Frames of ours that were sent in this view and not delivered yet."""
+        return self._outbox.frames_under_way
+
+    @property
+    def sent(self) -> int:
+        """Frames of ours that went out in this view."""
+        return self._strategy.sent
+
+    @property
+    def members(self) -> tuple[Address, ...]:
+        return self._view.members
+
+    def delivered_ids(self) -> dict[Address, int]:
+        """Of each sender of this view, the id of the last frame that was delivered here."""
+        return dict(zip(self._view.members, self._isis.delivered_ids, strict=True))
+
+    def waiting(self) -> Iterator[tuple[int, bytes]]:
+        """Port and payload of what was accepted and is not wholly out."""
+        return self._outbox.waiting()
+
+    @property
+    def is_drained(self) -> bool:
+        """Nothing of ours waits or is under way."""
+        return not self._outbox and not self._outbox.frames_under_way
+
+    @property
+    def queue(self) -> HoldBackQueue:
+        return self._isis.queue
+
+    def unproposed(self) -> dict[Address, tuple[int, int]]:
+        """Who has not proposed for which frames of ours, first and last."""
+        spans = {member: self._isis.missing(rank, self.sent) for member, rank in self._ranks.items()}
+        return {member: span for member, span in spans.items() if span is not None and member != self._local}
+
+    def retransmissions(self) -> list[Retransmission]:
+        """What is sent again and again, and to whom; only the continuous strategy does so."""
+        return self._strategy.retransmissions()
+
+    @property
+    def wall_offset_ns(self) -> int:
+        """From the clock that machines are given to the one on the wall."""
+        return self._outbox.wall_offset_ns
+
+    @wall_offset_ns.setter
+    def wall_offset_ns(self, offset_ns: int) -> None:
+        self._outbox.wall_offset_ns = offset_ns
+
+    # What the multicast stream takes from us
+
+    @property
+    def is_eager(self) -> bool:
+        """There is something for the stream to take."""
+        return self._strategy.is_eager
+
+    def next_body(self, now: int = 0) -> bytes | None:
+        return self._strategy.next_body(now)
+
+    def lift(self, body: bytes, now: int = 0) -> bytes:
+        return self._strategy.lift(body, now)
+
+    # What the streams deliver
+
+    def take(self, sender: Address, bodies: Sequence[bytes], now: int) -> list[Effect]:
+        """Bodies of one sender's stream, in order, each once."""
+        return self.absorb(sender, bodies) + self.advance(now)
+
+    def absorb(self, sender: Address, bodies: Sequence[bytes]) -> list[Effect]:
+        """The same, for one who calls `advance` when all of a batch is in."""
+        plain: list[bytes] = []
+        for body in bodies:
+            inner = body if body[0] != ORDERED else self._take_ordered(sender, unseal(body))
+            if inner:
+                plain.append(inner)
+        return self._plain_bodies(sender, tuple(plain)) if plain else []
+
+    def _take_ordered(self, sender: Address, ordered: Ordered) -> bytes:
+        """The answer is a body of the plain stream that the numbers rode on, if they did."""
+        if not ordered.is_ordered and not ordered.numbers:
+            pass
+        elif self._view.is_primary:
+            self._strategy.take(self._ranks[sender], ordered)
+        else:
+            self._counters[Count.FRAME_MISPLACED] += 1  # nobody who is in this view may have sent it
+            return b""
+        return b"" if ordered.is_ordered else ordered.inner
+
+    def _plain_bodies(self, sender: Address, bodies: tuple[bytes, ...]) -> list[Effect]:
+        before = self._plain.get(sender, 0)
+        self._plain[sender] = before + len(bodies)
+        return [Deliver(Channel.MULTICAST, sender, before + 1, bodies)]
+
+    def advance(self, now: int) -> list[Effect]:
+        """Do what has become possible: send, hand out numbers, deliver."""
+        self._strategy.advance(now)
+        ready = [] if self._is_held else self._isis.deliverable()
+        made = self._deliver(ready, now) if ready else []
+        return made + self._strategy.outgoing()
+
+    def _deliver(self, ready: Sequence[Pending], now: int) -> list[Effect]:
+        effects: list[Effect] = []
+        for run in _runs(ready):
+            effects += self._deliver_run(run)
+        self._counters[Count.FRAME_ORDERED] += len(ready)
+        self._stability.moved(now)
+        return effects
+
+    def _deliver_run(self, run: Sequence[Pending]) -> list[Effect]:
+        first, is_ours = run[0], run[0].sender == self._ranks[self._local]
+        position = self._log.place(first)
+        if is_ours:
+            self._outbox.deliver(self._log.position, first.count)
+        if position is None:
+            self._counters[Count.APPEND_REPEATED] += 1
+            assert first.tag is not None
+            repeated = AppendRepeated(*first.tag, first.count, self._outbox.delivered, self._log.position)
+            return [repeated] if is_ours else []
+        for pending in run[1:]:
+            self._log.place(pending)
+            if is_ours:
+                self._outbox.deliver(self._log.position, pending.count)
+        bodies, times = tuple(pending.body for pending in run), tuple(pending.sent_at for pending in run)
+        return [Deliver(Channel.TOTAL, self._view.members[first.sender], first.id, bodies, position, times, first.tag)]
+
+    def admission(self) -> list[Effect]:
+        """What has left the backlog since we were last asked."""
+        return self._outbox.admission()
+
+    # What other members say
+
+    def receive(self, source: Address, frame: Frame, now: int) -> list[Effect]:
+        return self.hear(source, frame) + self.advance(now)
+
+    def hear(self, source: Address, frame: Frame) -> list[Effect]:
+        """The same, for one who calls `advance` when all of a batch is in."""
+        if type(frame) not in _TYPES:
+            raise MisuseError(f"{type(frame).__name__} is not a frame of total order")
+        view = frame.view  # type: ignore[attr-defined]  # all of these have one
+        if view != self._view.id or source not in self._ranks or source == self._local:
+            self._counters[Count.FRAME_MISPLACED] += 1
+            return []
+        if isinstance(frame, Progress | Stable):
+            effects = self._stability.receive(source, frame)
+            self._outbox.confirm(self._stability.confirmed)
+            return effects
+        return self._strategy.receive(source, frame)
+
+    # Views
+
+    def freeze(self) -> AgreedNumbers:
+        """The view is to end: decide nothing more in it. The answer: numbers that others may not know."""
+        self._strategy.freeze()
+        return self._strategy.agreed()
+
+    def thaw(self, now: int) -> list[Effect]:
+        self._strategy.thaw()
+        return self.advance(now)
+
+    def log_after(
+        self, undelivered: Iterable[tuple[Address, bytes]], *, goes_on: bool, agreed: AgreedNumbers = ()
+    ) -> LogEnd:
+        """Where the log will stand when the streams have delivered these as well and the view has ended."""
+        isis, log = self._isis.copy(), self._log.copy()
+        rest = ((sender, unseal(body)) for sender, body in undelivered if body[0] == ORDERED)
+        self._strategy.conclude(isis, rest, agreed)
+        for pending in self._last_of(isis, goes_on=goes_on):
+            log.place(pending)
+        return log.end()
+
+    def end_view(self, *, goes_on: bool, agreed: AgreedNumbers = ()) -> list[Effect]:
+        """All that the streams had in this view was taken. `goes_on`: a primary view follows, and continues the log."""
+        self._strategy.conclude(self._isis, (), agreed)
+        last = self._last_of(self._isis, goes_on=goes_on)
+        effects = self._deliver(last, 0) if last else []
+        self._stability.end_view()
+        return effects + self._strategy.end_view(goes_on=goes_on)
+
+    def _last_of(self, isis: Isis, *, goes_on: bool) -> list[Pending]:
+        all_of_it = goes_on and self._strategy.delivers_undecided
+        return [pending for pending in isis.queue.drain() if pending.is_decided or all_of_it]
+
+    def begin_view(self, view: View, log: LogEnd | None, now: int) -> list[Effect]:
+        """`log`: where the log stands at the beginning, for one who was not there; None for one who was."""
+        effects = self._log.move_to(log) if log is not None else []
+        self._view = view
+        self._ranks = {member: rank for rank, member in enumerate(view.members)}
+        self._isis = Isis(len(view.members), self._ranks[self._local])
+        self._plain = {}
+        self._strategy.begin_view(view, self._isis, now)
+        self._stability.begin_view(view, now)
+        return effects
+
+    # Time
+
+    def tick(self, now: int) -> list[Effect]:
+        effects = self._strategy.tick(now) + self._stability.tick(now)
+        self._outbox.confirm(self._stability.confirmed)
+        return effects + self.advance(now)
+
+    def next_deadline(self) -> int | None:
+        strategy, tell = self._strategy.next_deadline(), self._stability.tell_at
+        return tell if strategy is None or (tell is not None and tell < strategy) else strategy
+
+    def _check(self) -> None:
+        self._isis._check()
+        self._log._check()
+        self._outbox._check()
+        self._strategy._check()
+        assert self._view.is_primary or not len(self._isis.queue)
+
+
+def _runs(ready: Sequence[Pending]) -> Iterator[Sequence[Pending]]:
+    """Neighbours that can be handed up as one: whole messages of one sender, for one port, that no tag names."""
+    start = 0
+    for end in range(1, len(ready)):
+        if not _may_join(ready[end - 1], ready[end]):
+            yield ready[start:end]
+            start = end
+    yield ready[start:]
+
+
+def _may_join(one: Pending, other: Pending) -> bool:
+    is_plain = one.tag is None and other.tag is None and one.sender == other.sender
+    return is_plain and one.body[0] == other.body[0] == PACKED and port_of(one.body) == port_of(other.body)

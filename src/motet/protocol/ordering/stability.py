@@ -1,0 +1,99 @@
+"""Stability: what every member of the primary view has delivered (and, if wanted, on its disk) is never taken back.
+
+    we are further          -> the coordinator is told, at first at once, then ever more seldom until it has confirmed
+    all have told           -> the smallest is stable; the coordinator tells all
+    somebody is told again  -> whoever is not ahead of what is confirmed hears that again
+
+Invariant: nothing is called stable that we have not delivered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from motet.protocol.core.effects import Broadcast, Effect, Transmit
+from motet.protocol.core.identity import Address
+from motet.protocol.core.view import NO_VIEW, View
+from motet.protocol.ordering.config import OrderingConfig
+from motet.protocol.ordering.log import Log
+from motet.protocol.wire.frames import Progress, Stable
+
+
+@dataclass(frozen=True, slots=True)
+class StableAdvanced(Effect):
+    """Every member of the primary view has delivered the log up to `position`: it is never taken back."""
+
+    position: int
+
+
+class Stability:
+    def __init__(self, local: Address, log: Log, config: OrderingConfig) -> None:
+        self.confirmed = -1  # all of this view are known to be so far
+        self._local = local
+        self._log = log
+        self._config = config
+        self._view = View(NO_VIEW, (local,), is_primary=False)
+        self._told: dict[Address, int] = {}  # at the coordinator: how far each member is
+        self.tell_at: int | None = None  # the next moment that matters here
+        self._tells = 0  # since we last were further
+
+    @property
+    def reached(self) -> int:
+        """How far we say that we are."""
+        log = self._log
+        return min(log.position, log.persisted) if self._config.waits_for_disk else log.position
+
+    def begin_view(self, view: View, now: int) -> None:
+        self._view = view
+        self._told, self._tells, self.confirmed = {}, 0, -1
+        self.tell_at = now if view.is_primary else None
+
+    def end_view(self) -> None:
+        self.tell_at = None
+
+    def moved(self, now: int) -> None:
+        """We are further: the first word leaves at once."""
+        self._tells = 0
+        self.tell_at = now if self.tell_at is None else min(self.tell_at, now + self._config.progress_ns)
+
+    def receive(self, source: Address, frame: Progress | Stable) -> list[Effect]:
+        return self._advance(frame.position) if isinstance(frame, Stable) else self._on_progress(source, frame)
+
+    def _on_progress(self, source: Address, frame: Progress) -> list[Effect]:
+        self._told[source] = max(self._told.get(source, 0), frame.position)
+        effects = self._gather()
+        if frame.position <= self.confirmed:
+            effects.append(Transmit(source, Stable(self._view.id, self.confirmed)))
+        return effects
+
+    def _gather(self) -> list[Effect]:
+        self._told[self._local] = self.reached
+        if len(self._told) < len(self._view.members):
+            return []
+        stable = min(self._told.values())
+        if stable <= self.confirmed:
+            return []
+        return [*self._advance(stable), Broadcast(Stable(self._view.id, stable))]
+
+    def _advance(self, position: int) -> list[Effect]:
+        if position > self._log.position:
+            return []
+        self.confirmed = max(self.confirmed, position)
+        if position <= self._log.stable:
+            return []
+        self._log.stable = position
+        return [StableAdvanced(position)]
+
+    def tick(self, now: int) -> list[Effect]:
+        """Say how far we are until we hear that all are as far; the coordinator gathers."""
+        if self.tell_at is None or now < self.tell_at:
+            return []
+        if not self._view.is_primary or self.confirmed >= self.reached:
+            self.tell_at = None
+            return []
+        self.tell_at = now + (self._config.progress_ns << min(self._tells, 6))
+        self._tells += 1
+        coordinator = self._view.coordinator
+        if coordinator == self._local:
+            return self._gather()
+        return [Transmit(coordinator, Progress(self._view.id, self.reached))]

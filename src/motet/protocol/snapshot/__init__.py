@@ -1,0 +1,19 @@
+"""Global snapshots of the group, after Chandy and Lamport: one consistent cut through all members and channels."""
+
+from motet.protocol.snapshot.config import SnapshotConfig
+from motet.protocol.snapshot.machine import RecordState, SnapshotFailed, Snapshots, SnapshotTaken
+from motet.protocol.snapshot.result import FlyingMessage, SnapshotResult
+from motet.protocol.wire.snapshot import Report, SnapshotId, Waiting
+
+__all__ = [
+    "FlyingMessage",
+    "RecordState",
+    "Report",
+    "SnapshotConfig",
+    "SnapshotFailed",
+    "SnapshotId",
+    "SnapshotResult",
+    "SnapshotTaken",
+    "Snapshots",
+    "Waiting",
+]

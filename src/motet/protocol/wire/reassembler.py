@@ -1,0 +1,84 @@
+"""Unpacking: bodies of one sender, in order, back into the messages that the application sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+
+from motet.protocol.wire.body import FRAGMENT, FRAGMENT_HEADER, PACKED, split
+from motet.protocol.wire.messages import EAGER_BYTES, Messages
+
+
+class Reassembler:
+    """Turns the bodies of one sender, in order, back into messages. Holds at most one unfinished message."""
+
+    def __init__(self) -> None:
+        self._next = 0  # the seqno that continues what came before
+        self._chunks: list[bytes] = []
+        self._total = 0
+        self._collected = 0
+        self.incoherent = 0  # bodies that did not fit together
+
+    @property
+    def collected_bytes(self) -> int:
+        return self._collected
+
+    def take(self, first: int, bodies: tuple[bytes, ...]) -> Sequence[bytes]:
+        """The messages that these bodies complete; `first` is the seqno of the first of them, the others follow it.
+
+        Where the stream was moved ahead, what was begun before has no end, and must not be joined to another's. Where
+        it was moved back into an unfinished message, the pieces that we have are not taken again.
+        """
+        if self._chunks:
+            if first > self._next:
+                self._abandon()
+            else:
+                bodies = bodies[self._next - first :]
+                first = self._next
+        self._next = first + len(bodies)
+        if not self._chunks and len(bodies) == 1 and len(bodies[0]) <= EAGER_BYTES and bodies[0][0] == PACKED:
+            return split(bodies[0])
+        if not self._chunks and sum(map(len, bodies)) > EAGER_BYTES and all(body[0] == PACKED for body in bodies):
+            return Messages(bodies)
+        return self.feed(bodies[0]) if len(bodies) == 1 else tuple(chain.from_iterable(map(self.feed, bodies)))
+
+    def feed(self, body: bytes) -> tuple[bytes, ...]:
+        """The messages that this body completes.
+
+        A fragment that does not continue what came before is skipped and counted: a receiver that joined in the middle
+        of a large message sees its last fragments only, and has no use for them.
+        """
+        if body[0] == PACKED:
+            self._abandon()
+            return split(body)
+        if body[0] != FRAGMENT:
+            self.incoherent += 1  # an ordered body where nothing is ordered
+            self._forget()
+            return ()
+        _, _, total, offset = FRAGMENT_HEADER.unpack_from(body)
+        if offset == 0:
+            self._abandon()
+            self._total = total
+        elif offset != self._collected or total != self._total:
+            self.incoherent += 1
+            self._forget()
+            return ()
+        return self._collect(body[FRAGMENT_HEADER.size :])
+
+    def _abandon(self) -> None:
+        if self._chunks:
+            self.incoherent += 1
+            self._forget()
+
+    def _collect(self, chunk: bytes) -> tuple[bytes, ...]:
+        self._chunks.append(chunk)
+        self._collected += len(chunk)
+        if self._collected < self._total:
+            return ()
+        message = b"".join(self._chunks)
+        self._forget()
+        return (message,)
+
+    def _forget(self) -> None:
+        self._chunks = []
+        self._total = self._collected = 0

@@ -1,0 +1,229 @@
+"""The messages of a global snapshot and their bytes. They travel as ordinary messages of port SNAPSHOT.
+
+    marker    in every channel, between the last message before a member's recording and the first one after it
+    report    what one member recorded, to the initiator
+    refusal   a member cannot take part, and why; to the initiator
+    abandon   the initiator has given up; to all
+
+Members are named by their incarnations. Whatever the bytes are, `decode` gives a message or says what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeVar
+
+from motet.protocol.core.effects import Channel
+from motet.protocol.core.view import ViewId
+from motet.protocol.wire.fields import (
+    BYTES,
+    COUNT,
+    FLAG,
+    U8,
+    U32,
+    U64,
+    VIEW_ID,
+    WALL_NS,
+    Field,
+    MalformedError,
+    Reader,
+    checked,
+)
+
+T = TypeVar("T")
+
+
+class StreamKind(Enum):
+    """Whose window a member tells of."""
+
+    MULTICAST = "multicast"  # the stream of `peer`, which may be the member itself
+    UNICAST_TO = "unicast to"  # what the member sends to `peer`
+    UNICAST_FROM = "unicast from"  # what it receives from `peer`
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SnapshotId:
+    initiator: int  # incarnation
+    number: int  # counted by the initiator from 1
+
+    def __str__(self) -> str:
+        return f"{self.initiator:016x}/{self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    snapshot: SnapshotId
+    view: ViewId
+    ordered: int  # frames to be ordered that its sender had sent in this view when it recorded its state
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    snapshot: SnapshotId
+    reason: str
+    passes: bool  # another one, a little later, may well be taken
+
+
+@dataclass(frozen=True, slots=True)
+class Abandon:
+    snapshot: SnapshotId
+
+
+@dataclass(frozen=True, slots=True)
+class StreamWindow:
+    kind: StreamKind
+    peer: int
+    low: int
+    delivered: int  # of UNICAST_TO, where nothing is delivered: the highest sent
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A frame in the hold-back queue."""
+
+    sender: int
+    id: int
+    number: int  # final if decided, else the member's own proposal
+    proposer: int  # rank in the view
+    is_decided: bool
+    size: int  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Retransmitted:
+    """A frame that the continuous strategy sends again until all of its recipients have acknowledged it."""
+
+    frame: str  # DATA or SEQ
+    id: int
+    recipients: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InFlight:
+    port: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A message that its sender has accepted and not put into any channel yet."""
+
+    channel: Channel
+    to: int  # NOBODY: to the group
+    port: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelState:
+    """What was under way from `sender` to the member that reports, oldest first."""
+
+    channel: Channel
+    sender: int
+    messages: tuple[InFlight, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one member recorded."""
+
+    snapshot: SnapshotId
+    recorded_at: int  # wall clock of the member, ns
+    state: bytes  # the application's
+    position: int  # of the log: delivered, and stable
+    stable: int
+    windows: tuple[StreamWindow, ...]
+    held: tuple[Held, ...]
+    waiting: tuple[Waiting, ...]  # above all what is to be ordered, and has not gone out yet
+    channels: tuple[ChannelState, ...]  # those that were not empty
+    retransmitted: tuple[Retransmitted, ...] = ()  # only with the continuous strategy
+
+
+Message = Marker | Report | Refusal | Abandon
+
+
+def encode(message: Message) -> bytes:
+    kind, field = _KINDS[type(message)]
+    return U8.write(kind) + field.write(message)
+
+
+def decode(data: bytes) -> Message | str:
+    """The message, or why these bytes are none."""
+    reader = Reader(data)
+    try:
+        field = _FIELDS.get(U8.read(reader))
+        if field is None:
+            return f"kind {data[0]} is unknown"
+        message = field.read(reader)
+    except MalformedError as error:
+        return str(error)
+    return f"{reader.left} bytes too many" if reader.left else message
+
+
+def _many(item: Field[T]) -> Field[tuple[T, ...]]:
+    """A list that may be longer than those of control frames."""
+
+    def read(reader: Reader) -> tuple[T, ...]:
+        count = U32.read(reader)
+        if count > reader.left:
+            raise MalformedError(f"{count} items in {reader.left} bytes")
+        return tuple(item.read(reader) for _ in range(count))
+
+    return Field(lambda items: U32.write(len(items)) + b"".join(map(item.write, items)), read)
+
+
+def _one_of(kind: Callable[[str], T], values: tuple[T, ...]) -> Field[T]:
+    def read(reader: Reader) -> T:
+        number = U8.read(reader)
+        if number >= len(values):
+            raise MalformedError(f"{kind.__name__} number {number} is unknown")
+        return values[number]
+
+    return Field(lambda value: U8.write(values.index(value)), read)
+
+
+def _read_reason(reader: Reader) -> str:
+    return BYTES.read(reader).decode(errors="replace")
+
+
+_REASON: Field[str] = Field(lambda text: BYTES.write(text.encode()), _read_reason)
+_CHANNEL = _one_of(Channel, (Channel.UNICAST, Channel.MULTICAST, Channel.TOTAL))
+_STREAM_KIND = _one_of(StreamKind, tuple(StreamKind))
+_ID: Field[SnapshotId] = checked(SnapshotId, lambda s: (s.initiator, s.number), U64, COUNT)
+_WINDOW: Field[StreamWindow] = checked(
+    StreamWindow, lambda w: (w.kind, w.peer, w.low, w.delivered, w.high), _STREAM_KIND, U64, COUNT, COUNT, COUNT
+)
+_HELD: Field[Held] = checked(
+    Held, lambda h: (h.sender, h.id, h.number, h.proposer, h.is_decided, h.size), U64, COUNT, COUNT, U32, FLAG, U32
+)
+_IN_FLIGHT: Field[InFlight] = checked(InFlight, lambda m: (m.port, m.payload), U8, BYTES)
+_WAITING: Field[Waiting] = checked(Waiting, lambda w: (w.channel, w.to, w.port, w.payload), _CHANNEL, U64, U8, BYTES)
+_CHANNEL_STATE: Field[ChannelState] = checked(
+    ChannelState, lambda c: (c.channel, c.sender, c.messages), _CHANNEL, U64, _many(_IN_FLIGHT)
+)
+_MARKER: Field[Marker] = checked(Marker, lambda m: (m.snapshot, m.view, m.ordered), _ID, VIEW_ID, COUNT)
+_REFUSAL: Field[Refusal] = checked(Refusal, lambda r: (r.snapshot, r.reason, r.passes), _ID, _REASON, FLAG)
+_ABANDON: Field[Abandon] = checked(Abandon, lambda a: (a.snapshot,), _ID)
+_FRAME = _one_of(str, ("DATA", "SEQ"))
+_RETRANSMITTED: Field[Retransmitted] = checked(
+    Retransmitted, lambda r: (r.frame, r.id, r.recipients), _FRAME, COUNT, _many(U64)
+)
+_REPORT: Field[Report] = checked(
+    Report,
+    lambda r: (
+        *(r.snapshot, r.recorded_at, r.state, r.position, r.stable),
+        *(r.windows, r.held, r.waiting, r.channels, r.retransmitted),
+    ),
+    *(_ID, WALL_NS, BYTES, COUNT, COUNT),
+    *(_many(_WINDOW), _many(_HELD), _many(_WAITING), _many(_CHANNEL_STATE), _many(_RETRANSMITTED)),
+)
+_KINDS: dict[type[Message], tuple[int, Field[Message]]] = {
+    Marker: (1, _MARKER),  # type: ignore[dict-item]
+    Report: (2, _REPORT),  # type: ignore[dict-item]
+    Refusal: (3, _REFUSAL),  # type: ignore[dict-item]
+    Abandon: (4, _ABANDON),  # type: ignore[dict-item]
+}
+_FIELDS = dict(_KINDS.values())

@@ -1,0 +1,322 @@
+"""The checkers of membership: what must hold of any history of views and deliveries. They know no machine.
+
+agreement           one view id names one view; a process is in each view that it installs
+view order          no process installs a view whose number is not above that of the one before: no older after a newer
+virtual synchrony   all who go from V directly to W deliver the same messages in V: per sender the same sequence
+integrity, order    a multicast was sent, by a member of the receiver's view, comes once and in order, and without a
+                    gap for as long as sender and receiver went through the same views; unicast: sent, once, in order
+one primary         the primary views that anybody installed, by id, are one line: each holds a majority of the one
+                    before (or half of it with its most senior member), those who asked to leave not counted; one
+                    that restarted with its memory is still the same member
+state transfer      a state that was received is one that was supplied for that view, byte by byte
+self delivery       in the end, a process that lives has delivered what it multicast, except what it was told has failed
+
+Why "one primary" is a line by id. Whoever decides that W is primary shares a member with the last one formed, and
+that member recorded the attempt before anybody could install it (protocol/membership/primary.py). So W counts every primary
+view that was formed before, and has a higher number. Weaker links are legal, so the rule asks for no more: a
+coordinator may install W and crash before anybody hears of it, and the next one then names the same predecessor as W
+did, yet holds a majority of W; and those who were cut off may sit in an old primary view for as long as they do not
+suspect anybody, even while a later one exists that shares no member with theirs. A static quorum counts members and
+nothing else; then each primary view must have that many.
+
+Whoever waits for the application's state keeps deliveries back, and drops them when another view begins first: the
+state that it gets in the end has them. Such a stay in a view is compared with nobody's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from motet.protocol.core.effects import Channel
+from motet.protocol.core.identity import Address
+from motet.protocol.core.units import format_ns
+from motet.protocol.core.view import View, ViewId
+from motet.sim.checkers.channels import Violation
+from motet.sim.world.history import DeliveredBatch, EnteredView, History, Stream, WokeUp
+
+_Places = dict[bytes, int]  # where each message stands in its stream
+
+
+@dataclass(slots=True)
+class Stay:
+    """The time that one process spent in one view."""
+
+    entered: EnteredView
+    is_stateless: bool  # it waited for the application's state all the time, and what it kept back is in a later one
+    deliveries: list[DeliveredBatch] = field(default_factory=list)  # multicast only, in order
+
+    @property
+    def view(self) -> View:
+        return self.entered.view
+
+    def by_sender(self) -> dict[Address, tuple[bytes, ...]]:
+        collected: dict[Address, list[bytes]] = {}
+        for batch in self.deliveries:
+            collected.setdefault(batch.sender, []).extend(batch.messages)
+        return {sender: tuple(messages) for sender, messages in collected.items()}
+
+
+Paths = dict[Address, list[Stay]]  # the way of each process through its views
+
+
+def check_views(history: History, *, static_quorum: int = 0, is_one_primary: bool = True) -> list[Violation]:
+    """All rules that hold at every moment."""
+    paths = paths_of(history)
+    violations = [
+        *check_agreement(paths),
+        *check_view_order(paths),
+        *check_virtual_synchrony(paths),
+        *MulticastChecker(history, paths).run(),
+        *check_unicast(history),
+        *check_states(history),
+    ]
+    if is_one_primary:
+        violations += check_primary(paths, history.leavers, static_quorum, memories_of(history))
+    return violations
+
+
+def paths_of(history: History) -> Paths:
+    paths: Paths = {}
+    for event in history.events:
+        if isinstance(event, EnteredView):
+            key = (event.member, event.view.id)
+            is_stateless = key in history.lacking and key not in history.received
+            paths.setdefault(event.member, []).append(Stay(event, is_stateless))
+        elif isinstance(event, DeliveredBatch) and event.channel is Channel.MULTICAST:
+            paths[event.receiver][-1].deliveries.append(event)  # a process is in a view from its first moment on
+    return paths
+
+
+# Agreement
+
+
+def check_agreement(paths: Paths) -> Iterator[Violation]:
+    known: dict[ViewId, View] = {}
+    for process, stays in paths.items():
+        for stay in stays:
+            view = known.setdefault(stay.view.id, stay.view)
+            if view != stay.view:
+                yield Violation("agreement", f"{process} installed {stay.view}, which others know as {view}")
+            if process not in stay.view:
+                yield Violation("agreement", f"{process} installed {stay.view} and is not in it")
+
+
+def check_view_order(paths: Paths) -> Iterator[Violation]:
+    """For each incarnation by itself: a process that restarts begins with a view of its own, numbered from 1."""
+    for process, stays in paths.items():
+        for before, after in pairwise(stays):
+            if after.view.id.number <= before.view.id.number:
+                what = f"{process} installed {after.view} after {before.view}"
+                yield Violation("view order", f"{format_ns(after.entered.at)}: {what}")
+
+
+# Virtual synchrony
+
+
+def check_virtual_synchrony(paths: Paths) -> Iterator[Violation]:
+    """Everybody is compared with the first who took the same step; what is equal to that is equal to all."""
+    first: dict[tuple[ViewId, ViewId], tuple[Address, dict[Address, tuple[bytes, ...]]]] = {}
+    for process, stays in paths.items():
+        for before, after in pairwise(stays):
+            if before.is_stateless:
+                continue
+            mine = before.by_sender()
+            other, theirs = first.setdefault((before.view.id, after.view.id), (process, mine))
+            if mine != theirs:
+                step = f"from {before.view.id} to {after.view.id}"
+                what = "; ".join(_differences(process, mine, other, theirs))
+                yield Violation("virtual synchrony", f"{process} and {other} went {step}: {what}")
+
+
+def _differences(
+    one: Address, mine: dict[Address, tuple[bytes, ...]], other: Address, theirs: dict[Address, tuple[bytes, ...]]
+) -> Iterator[str]:
+    for sender in sorted(mine.keys() | theirs.keys()):
+        ours, others = mine.get(sender, ()), theirs.get(sender, ())
+        if set(ours) != set(others):
+            only = [f"{_brief(m)} only at {one}" for m in ours if m not in others]
+            only += [f"{_brief(m)} only at {other}" for m in others if m not in ours]
+            yield f"of {sender}, {len(ours)} and {len(others)} messages: {', '.join(only[:3])}"
+        elif ours != others:
+            yield f"the messages of {sender} in another order"
+
+
+def _brief(message: bytes) -> str:
+    return message[:60].decode(errors="replace").rstrip(".")
+
+
+# Multicast
+
+
+@dataclass(slots=True)
+class MulticastChecker:
+    """Follows each receiver through the stream of each sender."""
+
+    history: History
+    paths: Paths
+    violations: list[Violation] = field(default_factory=list)
+    _streams: dict[Address, _Places] = field(default_factory=dict)
+    _positions: dict[Address, dict[ViewId, int]] = field(default_factory=dict)  # where a view is on a process's path
+
+    def run(self) -> list[Violation]:
+        for process, stays in self.paths.items():
+            self._positions[process] = {stay.view.id: position for position, stay in enumerate(stays)}
+        for receiver, stays in self.paths.items():
+            last: dict[Address, tuple[int, int]] = {}  # of each sender: the last place, and the stay it came in
+            for position, stay in enumerate(stays):
+                for batch in stay.deliveries:
+                    self._follow(receiver, position, stay, batch, last)
+        return self.violations
+
+    def _follow(
+        self, receiver: Address, position: int, stay: Stay, batch: DeliveredBatch, last: dict[Address, tuple[int, int]]
+    ) -> None:
+        places = self._places(batch.sender)
+        if batch.sender not in stay.view:
+            self._violate("integrity", batch, f"in {stay.view}, which does not have the sender")
+        for message in batch.messages:
+            place = places.get(message)
+            if place is None:
+                self._violate("integrity", batch, f"{_brief(message)!r}, which was never sent")
+                continue
+            before, stay_before = last.get(batch.sender, (-1, position))
+            if place <= before:
+                self._violate("order", batch, f"message {place} after message {before}")
+            elif before >= 0 and place > before + 1 and self._was_owed(receiver, batch, stay_before, position):
+                self._check_gap(batch, before + 1, place - 1)
+            last[batch.sender] = (max(place, before), position)
+
+    def _was_owed(self, receiver: Address, batch: DeliveredBatch, first: int, last: int) -> bool:
+        """Whether the sender went through the same views, one after the other, as the receiver did."""
+        stays = self.paths[receiver][first : last + 1]
+        views = [stay.view.id for stay in stays]
+        begin = self._positions.get(batch.sender, {}).get(views[0])
+        if begin is None or any(stay.is_stateless for stay in stays):
+            return False
+        return views == [stay.view.id for stay in self.paths[batch.sender][begin : begin + len(views)]]
+
+    def _check_gap(self, batch: DeliveredBatch, first: int, last: int) -> None:
+        missing = not_failed(self.history, Stream(Channel.MULTICAST, batch.sender, None), first, last)
+        if missing:
+            self._violate("fifo", batch, f"message {last + 1} where {missing[0]} was next")
+
+    def _places(self, sender: Address) -> _Places:
+        if sender not in self._streams:
+            self._streams[sender] = _places_in(self.history, Stream(Channel.MULTICAST, sender, None))
+        return self._streams[sender]
+
+    def _violate(self, rule: str, batch: DeliveredBatch, what: str) -> None:
+        self.violations.append(_violation(rule, batch, what))
+
+
+def check_unicast(history: History) -> Iterator[Violation]:
+    """Safety only: what goes to somebody who leaves the view may be lost."""
+    streams: dict[Stream, _Places] = {}
+    last: dict[Stream, int] = {}
+    for event in history.events:
+        if not isinstance(event, DeliveredBatch) or event.channel is not Channel.UNICAST:
+            continue
+        stream = Stream(Channel.UNICAST, event.sender, event.receiver)
+        if stream not in streams:
+            streams[stream] = _places_in(history, stream)
+        for message in event.messages:
+            place, before = streams[stream].get(message), last.get(stream, -1)
+            if place is None:
+                yield _violation("integrity", event, f"{_brief(message)!r}, which was never sent to it")
+            elif place <= before:
+                yield _violation("order", event, f"message {place} after message {before}")
+            last[stream] = before if place is None else max(before, place)
+
+
+def check_states(history: History) -> Iterator[Violation]:
+    for (member, view_id), data in history.received.items():
+        if data not in history.supplied.get(view_id, ()):
+            what = f"{_brief(data)!r} ({len(data)} bytes), which nobody supplied"
+            yield Violation("state transfer", f"{member} got, as the state in {view_id}, {what}")
+
+
+def _places_in(history: History, stream: Stream) -> _Places:
+    return {message: place for place, message in enumerate(history.accepted.get(stream, ()))}
+
+
+def _violation(rule: str, batch: DeliveredBatch, what: str) -> Violation:
+    channel = batch.channel.value
+    return Violation(rule, f"{format_ns(batch.at)}: {batch.receiver} got, by {channel} of {batch.sender}, {what}")
+
+
+def not_failed(history: History, stream: Stream, first: int, last: int) -> list[int]:
+    """Of these places in the stream, those that the sender was not told to have failed."""
+    spans = history.failed.get(stream, [])
+    return [place for place in range(first, last + 1) if not any(low <= place <= high for low, high in spans)]
+
+
+# The end
+
+
+def check_self_delivery(history: History) -> Iterator[Violation]:
+    """Once all has come to rest. Nobody delivers for the dead, and those who leave are told what did not go out."""
+    delivered: dict[Address, set[bytes]] = {}
+    for event in history.events:
+        if isinstance(event, DeliveredBatch) and event.receiver == event.sender:
+            delivered.setdefault(event.sender, set()).update(event.messages)
+    waited = {member for member, view_id in history.lacking if (member, view_id) not in history.received}
+    excused = history.dead | history.leavers | waited
+    for stream, messages in history.accepted.items():
+        if stream.channel is not Channel.MULTICAST or stream.sender in excused:
+            continue
+        own = delivered.get(stream.sender, set())
+        for place in not_failed(history, stream, 0, len(messages) - 1):
+            if messages[place] not in own:
+                yield Violation("self delivery", f"{stream.sender} never got its own message {place}")
+                break
+
+
+# One primary
+
+
+@dataclass(slots=True)
+class Memories:
+    """Of those who restarted with their memory."""
+
+    origins: dict[Address, Address] = field(default_factory=dict)  # the first life of the same memory
+    views: list[View] = field(default_factory=list)  # primary views that were remembered
+
+    def origin(self, member: Address) -> Address:
+        return self.origins.get(member, member)
+
+
+def memories_of(history: History) -> Memories:
+    memories = Memories()
+    for event in history.events:
+        if isinstance(event, WokeUp):
+            memories.origins[event.member] = memories.origin(event.before)
+            memories.views += [event.last] if event.last is not None else []
+    return memories
+
+
+def check_primary(
+    paths: Paths, leavers: set[Address], static_quorum: int = 0, memories: Memories | None = None
+) -> Iterator[Violation]:
+    memories = memories or Memories()
+    entered = [stay.view for stays in paths.values() for stay in stays if stay.view.is_primary]
+    formed = {view.id: view for view in (*entered, *memories.views)}
+    line = [formed[view_id] for view_id in sorted(formed)]
+    if static_quorum:
+        small = (view for view in line if len(view.members) < static_quorum)
+        yield from (Violation("one primary", f"{view} has fewer than {static_quorum} members") for view in small)
+        return
+    for earlier, later in pairwise(line):
+        if earlier.id.number == later.id.number:
+            yield Violation("one primary", f"{earlier} and {later} have the same number")
+        if not _succeeds(later, earlier, leavers, memories):
+            yield Violation("one primary", f"{later} does not hold a majority of {earlier}")
+
+
+def _succeeds(later: View, earlier: View, leavers: set[Address], memories: Memories) -> bool:
+    """Whoever asked to leave and is still in the later view was not let go yet, and counts like everybody else."""
+    here = {memories.origin(member) for member in later.members}
+    present = [member for member in earlier.members if memories.origin(member) in here]
+    counted = [member for member in earlier.members if member in present or member not in leavers]
+    return 2 * len(present) > len(counted) or (2 * len(present) == len(counted) and present[:1] == counted[:1])

@@ -1,0 +1,111 @@
+"""The scenario `torn`: view changes that are torn at one frame or another, on a network that loses nothing else.
+
+Because nothing is lost but what is cut, the rules can ask for more than `membership` does: nobody is blamed who could
+be heard (blame.py).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+
+from motet.protocol.core.trace import Emit
+from motet.protocol.member import Member
+from motet.protocol.wire.codec import group_id
+from motet.sim.checkers.accusations import check_blame
+from motet.sim.checkers.channels import Violation
+from motet.sim.scenarios.channels import Outcome
+from motet.sim.scenarios.group_plan import GroupFault, GroupFaultKind, GroupPlan
+from motet.sim.scenarios.interrupted_plan import draw_interrupted_plan
+from motet.sim.scenarios.membership import GROUP, MembershipWorld, run_world
+from motet.sim.world.group_host import GroupHost
+from motet.sim.world.history import Blamed, Outage
+from motet.sim.world.interrupted_host import InterruptedHost
+from motet.sim.world.network import Link
+from motet.sim.world.transcript import Transcript
+
+
+class InterruptedWorld(MembershipWorld):
+    def __init__(self, plan: GroupPlan, transcript: Transcript | None, trace: Emit | None = None) -> None:
+        super().__init__(plan, transcript, trace)
+        self._triggers: deque[GroupFault] = deque()  # only the first listens; the next is set when that has sprung
+        self._awaited = 0  # frames that the first has let pass
+        self._sprung = 0
+        self._cuts: list[tuple[list[Link], list[Outage]]] = []
+
+    def run(self) -> list[Violation]:
+        return super().run() + check_blame(self.history, self.plan.membership.detector)
+
+    def _make_host(self, member: Member) -> GroupHost:
+        return InterruptedHost(member, self._surroundings, self._rng, self._home, self._overhear, group_id(GROUP))
+
+    # Faults
+
+    def _fault(self, fault: GroupFault) -> Callable[[], None]:
+        if not fault.awaits:
+            return lambda: self._strike_now(fault)
+        return lambda: self._triggers.append(fault)
+
+    def _strike_now(self, fault: GroupFault) -> None:
+        if fault.replaces and not self._is_healed:
+            self._mend_all()
+        super()._fault(self._named(fault) if fault.by_rank else fault)()
+
+    def _named(self, fault: GroupFault) -> GroupFault:
+        """Those who have these places now, in the view of somebody that lives; ranks beyond it begin anew."""
+        members = self._alive[0].member.view.members
+        who, other = (self.plan.names.index(members[rank % len(members)].name) for rank in (fault.who, fault.other))
+        return replace(fault, who=who, other=other, by_rank=False)
+
+    def _overhear(self, host: GroupHost, kind: str) -> None:
+        """Spring the first snare when its frame is to be carried: whatever is cut now cuts that frame as well."""
+        if not self._triggers or self._triggers[0].awaits != kind or self._is_healed:
+            return
+        self._awaited += 1
+        if self._awaited < self._triggers[0].nth:
+            return
+        fault, self._awaited, self._sprung = self._triggers.popleft(), 0, self._sprung + 1
+        who = self.plan.names.index(host.address.name) if fault.hits_first else fault.who
+        sprung = replace(fault, at=self.scheduler.now, who=who, awaits="", hits_first=False)
+        if fault.kind is GroupFaultKind.PAUSE:  # a process stands still between two steps, not within one
+            self.scheduler.after(0, self._fault(sprung))
+        else:
+            self._strike_now(sprung)
+
+    def stats(self) -> dict[str, int]:
+        blamed = sum(isinstance(event, Blamed) for event in self.history.events)
+        return {**super().stats(), "sprung": self._sprung, "blamed": blamed}
+
+    # Links
+
+    def _cut(self, links: list[Link], lasts_ns: int) -> None:
+        outages = [Outage(self.scheduler.now) for _ in links]
+        for link, outage in zip(links, outages, strict=True):
+            self.history.outages.setdefault(link, []).append(outage)
+        cut = (links, outages)
+        self.network.cut(links)
+        self._cuts.append(cut)
+        self.scheduler.after(lasts_ns, lambda: self._mend(cut))
+
+    def _mend(self, cut: tuple[list[Link], list[Outage]]) -> None:
+        """Unless it was mended before its time."""
+        if not any(one is cut for one in self._cuts):
+            return
+        links, outages = cut
+        self._cuts = [one for one in self._cuts if one is not cut]
+        self.network.mend(links)
+        for outage in outages:
+            outage.end = self.scheduler.now
+
+    def _mend_all(self) -> None:
+        for cut in list(self._cuts):
+            self._mend(cut)
+
+    def _heal(self) -> None:
+        self._mend_all()
+        super()._heal()
+
+
+def run_interrupted(seed: int, *, with_transcript: bool = False, trace: Emit | None = None) -> Outcome:
+    return run_world(InterruptedWorld, draw_interrupted_plan(seed), with_transcript, trace)

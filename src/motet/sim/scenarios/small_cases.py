@@ -1,0 +1,67 @@
+"""What the scenario `small-world` tries: each kind of change, each step of it, each fault."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from itertools import combinations, permutations
+
+from motet.sim.world.network import Link
+
+NAMES = "abcd"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What begins when all are at rest in their views; the parts, if there are several, meet again then."""
+
+    name: str
+    parts: tuple[str, ...]  # who shares a view before
+    starts: str = ""
+    leaves: str = ""
+    crashes: str = ""
+
+
+CHANGES = (
+    Change("join of d", ("abc",), starts="d"),
+    Change("leave of d", ("abcd",), leaves="d"),
+    Change("leave of the coordinator a", ("abcd",), leaves="a"),
+    Change("crash of d", ("abcd",), crashes="d"),
+    Change("crash of the coordinator a", ("abcd",), crashes="a"),
+    Change("merge of 2 and 2", ("ab", "cd")),
+    Change("merge of 3 and 1", ("abc", "d")),
+    Change("merge of 1 and 3", ("a", "bcd")),
+    Change("cold start of 4", (), starts=NAMES),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    crash: str = ""  # who dies; or else:
+    links: tuple[Link, ...] = ()  # what is cut
+
+    def __str__(self) -> str:
+        if self.crash:
+            return f"{self.crash} crashes"
+        (one, other), *back = self.links
+        return f"{one} and {other} are cut off from each other" if back else f"{one} does not reach {other}"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    number: int
+    change: Change
+    step: int
+    fault: Fault
+
+    def __str__(self) -> str:
+        return f"{self.change.name}, step {self.step}, {self.fault}"
+
+
+@cache
+def faults_of(change: Change) -> tuple[Fault, ...]:
+    """Nothing more can happen to those whose crash is the change itself."""
+    names = [name for name in NAMES if name not in change.crashes]
+    one_way = [Fault(links=(link,)) for link in permutations(names, 2)]
+    both_ways = [Fault(links=((one, other), (other, one))) for one, other in combinations(names, 2)]
+    return (*(Fault(crash=name) for name in names), *one_way, *both_ways)

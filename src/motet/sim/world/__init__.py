@@ -1,0 +1,1 @@
+"""The simulated world: virtual time, network and disk, and the processes that live there."""

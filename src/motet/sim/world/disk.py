@@ -1,0 +1,264 @@
+"""A disk that fails as disks do: torn writes, a power cut at any byte, a sync that lies, a full disk, flipped bits.
+
+What was written is in the file at once, as on a real machine, where it is in the operating system's memory. What is on
+the disk is what a sync made safe; all else is pending, in the order in which it was done. After a power cut some of
+that has made it to the disk: the first so many bytes (`after_power_cut`), or any sectors of it (`after_bad_power_cut`).
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from motet.errors import JournalLockedError
+from motet.log.journal.disk import Buffer
+
+SECTOR_BYTES = 512  # what a disk writes at once; it is there or not
+
+
+class PowerCut(BaseException):
+    """The machine is off: nothing after this happens. Not an Exception, so that nobody handles it by accident."""
+
+
+class _Node:
+    """A file, whatever its name."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.safe = bytearray()
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    node: _Node
+    offset: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    node: _Node
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Name:
+    """A name came (with a node) or went (without one)."""
+
+    path: Path
+    node: _Node | None
+
+
+_Pending = _Write | _Cut | _Name
+
+
+class SimDisk:
+    def __init__(self, capacity: int = 1 << 40, *, syncs_lie: bool = False) -> None:
+        self.capacity = capacity
+        self.syncs_lie = syncs_lie
+        self.is_read_only = False
+        self.writes = 0
+        self.syncs = 0
+        self.cut_power_at_write: int | None = None  # counted from 1; it happens instead of that write
+        self._names: dict[Path, _Node] = {}
+        self._safe_names: dict[Path, _Node] = {}
+        self._pending: list[_Pending] = []
+        self._locked: set[Path] = set()
+
+    # What the journal asks for
+
+    def make_directory(self, directory: Path) -> None:
+        self._require_writable()
+
+    def names(self, directory: Path) -> list[str]:
+        return sorted(path.name for path in self._names if path.parent == directory)
+
+    def open(self, path: Path, *, is_new: bool = False) -> SimFile:
+        if is_new:
+            self._change()
+            self._names[path] = _Node()
+            self._pending.append(_Name(path, self._names[path]))
+        return self.open_to_read(path)
+
+    def open_to_read(self, path: Path) -> SimFile:
+        if path not in self._names:
+            raise FileNotFoundError(errno.ENOENT, "No such file", str(path))
+        return SimFile(self, self._names[path])
+
+    def rename(self, path: Path, to: Path) -> None:
+        self._change()
+        node = self._names.pop(path)
+        self._names[to] = node
+        self._pending += [_Name(to, node), _Name(path, None)]
+
+    def remove(self, path: Path) -> None:
+        self._change()
+        del self._names[path]
+        self._pending.append(_Name(path, None))
+
+    def sync_directory(self, directory: Path) -> None:
+        self.syncs += 1
+        if self.syncs_lie:
+            return
+        self._safe_names = dict(self._names)
+        self._pending = [one for one in self._pending if not isinstance(one, _Name)]
+
+    def lock(self, path: Path) -> SimLock:
+        if path in self._locked:
+            raise JournalLockedError(f"{path.parent} is in use: one journal has one writer")
+        self._locked.add(path)
+        return SimLock(self._locked, path)
+
+    # What the test asks for
+
+    @property
+    def pending_units(self) -> int:
+        """How many different moments a power cut can pick: one for each byte and each change that is not safe."""
+        return sum(len(one.data) if isinstance(one, _Write) else 1 for one in self._pending)
+
+    def after_power_cut(self, units: int) -> SimDisk:
+        """The disk with only the first `units` of what was not safe."""
+        disk, nodes = self._safe_copy()
+        for one in self._pending:
+            size = len(one.data) if isinstance(one, _Write) else 1
+            disk._settle(one, nodes, min(units, size))
+            units -= min(units, size)
+        return disk._restarted()
+
+    def after_bad_power_cut(self, rng: Random) -> SimDisk:
+        """The disk with any sectors of what was written and not safe; names come and go in order."""
+        disk, nodes = self._safe_copy()
+        kept_names = rng.randint(0, sum(isinstance(one, _Name) for one in self._pending))
+        for one in self._pending:
+            if isinstance(one, _Write):
+                disk._settle_sectors(one, nodes, rng)
+            elif isinstance(one, _Name):
+                disk._settle(one, nodes, int(kept_names > 0))
+                kept_names -= 1
+            else:
+                disk._settle(one, nodes, rng.randint(0, 1))
+        return disk._restarted()
+
+    def after_crash(self) -> SimDisk:
+        """Only the process died: the machine still has everything."""
+        return self.after_power_cut(self.pending_units)
+
+    def flip(self, path: Path, bit: int) -> None:
+        """One bit of a file, on the disk and in memory."""
+        for data in (self._names[path].data, self._names[path].safe):
+            if bit >> 3 < len(data):
+                data[bit >> 3] ^= 1 << (bit & 7)
+
+    def size_of(self, path: Path) -> int:
+        return len(self._names[path].data)
+
+    # Inside
+
+    def _change(self) -> None:
+        self._require_writable()
+        self.writes += 1
+        if self.writes == self.cut_power_at_write:
+            raise PowerCut
+
+    def _require_writable(self) -> None:
+        if self.is_read_only:
+            raise OSError(errno.EROFS, "Read-only file system")
+
+    def _write(self, node: _Node, data: bytes) -> None:
+        self._change()
+        room = max(0, self.capacity - sum(len(one.data) for one in self._names.values()))
+        self._pending.append(_Write(node, len(node.data), data[:room]))
+        node.data += data[:room]
+        if room < len(data):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    def _cut(self, node: _Node, size: int) -> None:
+        self._change()
+        self._pending.append(_Cut(node, size))
+        del node.data[size:]
+
+    def _sync(self, node: _Node) -> None:
+        self.syncs += 1
+        if self.syncs_lie:
+            return
+        node.safe = bytearray(node.data)
+        self._pending = [one for one in self._pending if isinstance(one, _Name) or one.node is not node]
+
+    def _safe_copy(self) -> tuple[SimDisk, dict[_Node, _Node]]:
+        disk = SimDisk(self.capacity)
+        nodes: dict[_Node, _Node] = {}
+        named = (one.node for one in self._pending if one.node is not None) if self._pending else ()
+        for node in (*self._safe_names.values(), *named):
+            if node not in nodes:
+                nodes[node] = copy = _Node()
+                copy.safe = bytearray(node.safe)
+        disk._safe_names = {path: nodes[node] for path, node in self._safe_names.items()}
+        return disk, nodes
+
+    def _settle(self, one: _Pending, nodes: dict[_Node, _Node], units: int) -> None:
+        if not units:
+            return
+        match one:
+            case _Write():
+                _put(nodes[one.node].safe, one.offset, one.data[:units])
+            case _Cut():
+                del nodes[one.node].safe[one.size :]
+            case _Name():
+                self._safe_names.pop(one.path, None)
+                if one.node is not None:
+                    self._safe_names[one.path] = nodes[one.node]
+
+    def _settle_sectors(self, write: _Write, nodes: dict[_Node, _Node], rng: Random) -> None:
+        start = write.offset
+        while start < write.offset + len(write.data):
+            end = min((start // SECTOR_BYTES + 1) * SECTOR_BYTES, write.offset + len(write.data))
+            if rng.random() < 0.7:
+                _put(nodes[write.node].safe, start, write.data[start - write.offset : end - write.offset])
+            start = end
+
+    def _restarted(self) -> SimDisk:
+        self._names = dict(self._safe_names)
+        for node in self._names.values():
+            node.data = bytearray(node.safe)
+        return self
+
+
+def _put(data: bytearray, offset: int, piece: bytes) -> None:
+    data.extend(bytes(max(0, offset - len(data))))
+    data[offset : offset + len(piece)] = piece
+
+
+class SimFile:
+    def __init__(self, disk: SimDisk, node: _Node) -> None:
+        self._disk = disk
+        self._node = node
+
+    def write(self, buffers: Sequence[Buffer]) -> None:
+        self._disk._write(self._node, b"".join(buffers))
+
+    def read(self, offset: int, count: int) -> bytes:
+        return bytes(self._node.data[offset : offset + count])
+
+    def size(self) -> int:
+        return len(self._node.data)
+
+    def sync(self) -> None:
+        self._disk._sync(self._node)
+
+    def cut(self, size: int) -> None:
+        self._disk._cut(self._node, size)
+
+    def close(self) -> None:
+        """Nothing is lost by it, and nothing becomes safe."""
+
+
+class SimLock:
+    def __init__(self, locked: set[Path], path: Path) -> None:
+        self._locked = locked
+        self._path = path
+
+    def release(self) -> None:
+        self._locked.discard(self._path)
