@@ -72,7 +72,7 @@ package: $(STAMP)  ## build wheel and sdist into dist, and try the wheel in an e
 campaign: $(STAMP)  ## SEEDS (default 1000) of each scenario, every small world, 50 kills, a million hostile datagrams
 	$(BIN)/motet sim --seeds 0:$(SEEDS) --scenario channels
 	$(BIN)/motet sim --seeds 0:$(SEEDS) --scenario membership
-	$(BIN)/motet sim --seeds 0:$(SEEDS) --scenario torn
+	$(BIN)/motet sim --seeds 0:$(SEEDS) --scenario interrupted
 	$(BIN)/motet sim --seeds 0:$(SEEDS) --scenario total-order
 	$(BIN)/motet sim --seeds 0:$(SEEDS) --scenario snapshot
 	$(BIN)/motet sim --seeds 0:$(SEEDS) --scenario presets

@@ -36,7 +36,7 @@ from motet.protocol.wire.seal import MAGIC, Keyring, Sealer
 
 KEY, FOREIGN_KEY = f"7:{'11' * 32}", f"7:{'22' * 32}"
 MOST_GROWTH_MB = 64.0
-PATIENCE_S = 300.0
+TIMEOUT_S = 300.0
 VOLLEY = 200  # shots between two looks at the target's socket
 REPORT_EVERY = 50  # volleys
 MOST_QUEUED_BYTES = 512 << 10  # what may wait in the target's socket buffer before the shooter waits
@@ -159,12 +159,12 @@ class Puppet:
         return self._receive()
 
     def _receive(self) -> Any:
-        if not self._pipe.poll(PATIENCE_S):
+        if not self._pipe.poll(TIMEOUT_S):
             raise SystemExit("a member does not answer any more")
         return self._pipe.recv()
 
     def until(self, is_wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not is_wanted(report := self.ask("report")):
             if time.monotonic() > deadline:
                 raise SystemExit(f"this never came true; the last report: {report}")

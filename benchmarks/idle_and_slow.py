@@ -27,7 +27,7 @@ from typing import Any
 
 import motet
 
-PATIENCE_S = 600.0
+TIMEOUT_S = 600.0
 MESSAGE = bytes(1_000)
 BATCH = 50
 STANDSTILL_S = 1.0  # so long nobody delivers anything: the sender waits
@@ -162,7 +162,7 @@ class Puppet:
         return dict(self._receive())
 
     def _receive(self) -> Any:
-        if not self._pipe.poll(PATIENCE_S):
+        if not self._pipe.poll(TIMEOUT_S):
             raise SystemExit(f"{self.name} does not answer any more")
         return self._pipe.recv()
 
@@ -202,7 +202,7 @@ def watch(
     members: list[Puppet], most: dict[str, float], is_over: Callable[[list[dict[str, Any]]], bool]
 ) -> list[dict[str, Any]]:
     """Ask all members again and again, and note the most memory that each of them held."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while True:
         reports = [member.ask("report") for member in members]
         for member, report in zip(members, reports, strict=True):

@@ -29,10 +29,10 @@ from motet.sim.world.network import NetworkProfile
 from motet.sim.world.transcript import Transcript
 
 GROUPS = (3, 5, 10)
-CARRIERS = {
+STRATEGIES = {
     "window": OrderingConfig(),
-    "early": OrderingConfig(early_members=max(GROUPS)),  # all are told what anybody proposes
-    "continuous": OrderingConfig(carrier="continuous"),
+    "early": OrderingConfig(fast_path_members=max(GROUPS)),  # all are told what anybody proposes
+    "continuous": OrderingConfig(strategy="continuous"),
 }
 MESSAGES_PER_FRAME = (1, 1000)
 AT_ONCE = (1, 16)  # frames that a member sends at one step
@@ -63,7 +63,7 @@ class Tally(Transcript):
 @dataclass(frozen=True, slots=True)
 class Cost:
     members: int
-    carrier: str
+    strategy: str
     messages_per_frame: int
     at_once: int
     datagrams: int
@@ -75,9 +75,9 @@ class Cost:
         return self.datagrams / self.messages
 
 
-def measure(members: int, carrier: str, messages_per_frame: int, at_once: int) -> Cost:
+def measure(members: int, strategy: str, messages_per_frame: int, at_once: int) -> Cost:
     tally = Tally()
-    world = TotalOrderWorld(_plan(members, carrier), tally)
+    world = TotalOrderWorld(_plan(members, strategy), tally)
     for index in range(members):
         world._plan_start(index, 0)
     world.scheduler.run_until(FOUNDED_NS)
@@ -92,10 +92,10 @@ def measure(members: int, carrier: str, messages_per_frame: int, at_once: int) -
     assert ordering is not None
     assert ordering.stable == members * FRAMES * messages_per_frame, "not everything was ordered"
     by_kind = {kind.__name__: count for kind, count in tally.kinds.most_common()}
-    return Cost(members, carrier, messages_per_frame, at_once, tally.kinds.total(), ordering.stable, by_kind)
+    return Cost(members, strategy, messages_per_frame, at_once, tally.kinds.total(), ordering.stable, by_kind)
 
 
-def _plan(members: int, carrier: str) -> GroupPlan:
+def _plan(members: int, strategy: str) -> GroupPlan:
     seeds = tuple(endpoint_of(index) for index in range(min(3, members)))
     membership = MembershipConfig.lan().with_seeds(*seeds)
     return GroupPlan(
@@ -103,7 +103,7 @@ def _plan(members: int, carrier: str) -> GroupPlan:
         names=tuple(f"m{index}" for index in range(members)),
         seeds=seeds,
         starts=(0,) * members,
-        config=MemberConfig(membership=membership, ordering=CARRIERS[carrier]),
+        config=MemberConfig(membership=membership, ordering=STRATEGIES[strategy]),
         windows=(256,) * members,
         network=NetworkProfile(delay_ns=200 * MICROSECOND, jitter="uniform", jitter_ns=50 * MICROSECOND),
         duration_ns=FOUNDED_NS,
@@ -113,17 +113,17 @@ def _plan(members: int, carrier: str) -> GroupPlan:
 
 
 def table(costs: list[Cost]) -> str:
-    heads = ["members", "frames at once", "messages per frame", *CARRIERS]
+    heads = ["members", "frames at once", "messages per frame", *STRATEGIES]
     rows = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    figures = {(c.members, c.at_once, c.messages_per_frame, c.carrier): c.per_message for c in costs}
+    figures = {(c.members, c.at_once, c.messages_per_frame, c.strategy): c.per_message for c in costs}
     for case in product(GROUPS, AT_ONCE, MESSAGES_PER_FRAME):
-        costs_of = (f"{figures[*case, carrier]:.3g}" for carrier in CARRIERS)
+        costs_of = (f"{figures[*case, strategy]:.3g}" for strategy in STRATEGIES)
         rows.append(f"| {' | '.join([*map(str, case), *costs_of])} |")
     return "\n".join(rows)
 
 
 def main() -> None:
-    costs = [measure(*case) for case in product(GROUPS, CARRIERS, MESSAGES_PER_FRAME, AT_ONCE)]
+    costs = [measure(*case) for case in product(GROUPS, STRATEGIES, MESSAGES_PER_FRAME, AT_ONCE)]
     print(json.dumps([asdict(cost) for cost in costs], indent=2) if "--json" in sys.argv[1:] else table(costs))
 
 

@@ -34,7 +34,7 @@ Operation = Callable[[], Awaitable[None]]
 class Cost:
     what: str
     members: int
-    journeys: int  # of datagrams, that one follows from the other
+    message_delays: int  # of datagrams, that one follows from the other
     calls: float  # of functions, for one message, at all members together
     microseconds: float
     plain_microseconds: float  # plain sockets, as many datagrams one after the other
@@ -77,7 +77,7 @@ def call(groups: list[Group]) -> Operation:
     return operation
 
 
-def plain(journeys: int) -> Operation:
+def plain(message_delays: int) -> Operation:
     """A datagram to and fro between two sockets."""
     loop, ends = asyncio.get_running_loop(), [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2)]
     for end in ends:
@@ -100,7 +100,7 @@ def plain(journeys: int) -> Operation:
 
     async def operation() -> None:
         nonlocal left, arrived
-        left, arrived = journeys, loop.create_future()
+        left, arrived = message_delays, loop.create_future()
         ends[0].sendto(MESSAGE, places[1])
         await arrived
 
@@ -124,13 +124,15 @@ async def calls(operation: Operation) -> float:
     return float(pstats.Stats(profile).total_calls) / MESSAGES  # type: ignore[attr-defined]
 
 
-async def measure(what: str, members: int, journeys: int, datagrams: int) -> Cost:
+async def measure(what: str, members: int, message_delays: int, datagrams: int) -> Cost:
     groups = await joined(members)
     operation = call(groups) if what == "call" else multicast(groups, "total" if what == "total" else "fifo")
     beside = plain(datagrams)
     await spent(operation)  # warm
     rounds = [(await spent(operation), await spent(beside)) for _ in range(ROUNDS)]
-    cost = Cost(what, members, journeys, await calls(operation), min(r[0] for r in rounds), min(r[1] for r in rounds))
+    cost = Cost(
+        what, members, message_delays, await calls(operation), min(r[0] for r in rounds), min(r[1] for r in rounds)
+    )
     for group in reversed(groups):
         await group.leave()
     return cost
@@ -146,7 +148,7 @@ async def main() -> None:
     for cost in costs:
         figures = f"{cost.calls:.0f} | {cost.microseconds:.0f} | {cost.plain_microseconds:.0f}"
         ratio = cost.microseconds / cost.plain_microseconds
-        print(f"| {cost.what} | {cost.members} | {cost.journeys} | {figures} | {ratio:.1f} |")
+        print(f"| {cost.what} | {cost.members} | {cost.message_delays} | {figures} | {ratio:.1f} |")
 
 
 if __name__ == "__main__":

@@ -126,7 +126,7 @@ def main() -> None:
 def play(
     options: argparse.Namespace, rng: random.Random, members: list[Member], seeds: str, driver: Driver, out: Path
 ) -> None:
-    client, feed = (LogClient([member.serve for member in members], patience_s=120) for _ in range(2))
+    client, feed = (LogClient([member.serve for member in members], timeout_s=120) for _ in range(2))
     feeding = ThreadPoolExecutor(1)
     wait("the group is there", lambda: answers(client))
     driver.start()

@@ -118,7 +118,7 @@ def heal(preset: Preset, members: int, seed: int) -> int:
 def blackout(preset: Preset, members: int, seed: int) -> int:
     """All die at once and restart at once, with their memory; the answer is when they are one primary view again."""
     at = SETTLED_NS[preset.name] + Random(seed).randrange(SECOND)
-    faults = tuple(GroupFault(at, GroupFaultKind.RESTART, who, keeps_memory=True) for who in range(members))
+    faults = tuple(GroupFault(at, GroupFaultKind.RESTART, who, keeps_durable_state=True) for who in range(members))
     world = preset.world(members, faults, at + LONG_NS[preset.name], seed)
     assert not world.run()
     return all_in(world, at + 1, set(world.plan.names), is_primary=True)

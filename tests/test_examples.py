@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-PATIENCE_S = 120  # a bound for one that hangs, not a measure of anything
+TIMEOUT_S = 120  # a bound for one that hangs, not a measure of anything
 LAST_LINES = {
     "chat.py": "All three saw this conversation.",
     "leader_duty.py": "Every report was written once.",
@@ -22,7 +22,7 @@ LAST_LINES = {
 
 def run_example(name: str, *arguments: str, stdin: str = "") -> str:
     command = [sys.executable, "-W", "error", str(EXAMPLES / name), *arguments]
-    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=PATIENCE_S, env=os.environ)
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=TIMEOUT_S, env=os.environ)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -26,7 +26,7 @@ FLAGS = (
 LAUNCH = (
     "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4); os.execvp(sys.argv[3], sys.argv[3:])"
 )
-PATIENCE_S = 180
+TIMEOUT_S = 180
 
 
 def find_browser() -> str | None:
@@ -57,7 +57,7 @@ class Browser:
             self._notice(answer)
 
     def _receive(self) -> dict[str, Any]:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while b"\0" not in self._rest:
             ready, _, _ = select.select([self._reads], [], [], max(0.0, deadline - time.monotonic()))
             assert ready, "the browser does not answer"
@@ -107,7 +107,7 @@ class Page:
     def wait_until(self, condition: str) -> None:
         """Asks again and again; what cannot be asked yet, because the document is still empty, is not so yet."""
         attempt = f"() => {{ try {{ return Boolean({condition}); }} catch {{ return false; }} }}"
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not self.run(f"new Promise(done => setTimeout(() => done(({attempt})()), 20))"):
             assert time.monotonic() < deadline, f"never came true: {condition}; page: {self.text()[:2000]}"
 
@@ -157,7 +157,7 @@ def browser(profile: Path) -> Iterator[Browser]:
     try:
         yield made
         made.call("Browser.close")
-        process.wait(PATIENCE_S)
+        process.wait(TIMEOUT_S)
     finally:
         process.kill()
         process.wait()

@@ -28,7 +28,7 @@ def main() -> None:
 def take(made: Browser, scene: str, directory: Path) -> None:
     with served(SCENES[scene](), AdminConfig(interval_s=1)) as (server, members):
         assert server._server is not None
-        server._server.gatherer._history.extend(past(scene))
+        server._server.poller._history.extend(past(scene))
         for member in members:
             member.moves = 100 if member.figures["view"]["primary"] else 0
         if scene == "loss":

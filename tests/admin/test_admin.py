@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from motet.admin.authorizer import Guard, read_token
+from motet.admin.authorizer import Authorizer, read_token
 from motet.admin.operations import FAULT_PRESETS, FaultPreset
 from motet.admin.server import AdminConfig, AdminServer, Observed
 from motet.errors import ConfigError
@@ -350,10 +350,10 @@ def test_off_loopback_even_looking_needs_a_token(member: FakeMember) -> None:
 
 
 def test_the_guard_takes_a_token_of_any_case_of_scheme() -> None:
-    guard = Guard("10.0.0.1", TOKEN)
-    assert guard.refuse_read({"Authorization": f"bearer {TOKEN}"}) is None
-    assert guard.refuse_read({"Authorization": f"Bearer {TOKEN}x"}) is not None
-    assert guard.refuse_read({"Authorization": "Bearer ümlaut"}) is not None
+    authorizer = Authorizer("10.0.0.1", TOKEN)
+    assert authorizer.refuse_read({"Authorization": f"bearer {TOKEN}"}) is None
+    assert authorizer.refuse_read({"Authorization": f"Bearer {TOKEN}x"}) is not None
+    assert authorizer.refuse_read({"Authorization": "Bearer ümlaut"}) is not None
 
 
 # Slow and hostile clients

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from motet.admin.health import STALLED_AFTER_S, Growth, Health, Level, Pulse, health
+from motet.admin.health import STALLED_AFTER_S, Growth, Health, Level, StallDetector, health
 from motet.protocol.core.counters import Count
 from tests.admin.fakes import stats_of
 
@@ -122,11 +122,11 @@ def test_figures_of_any_shape_break_nothing(stats: dict[str, Any]) -> None:
 
 
 def test_one_look_never_says_that_the_log_stands() -> None:
-    assert Pulse().stalled_s(changed(log={"holdback": 5}), now=1000.0) == 0
+    assert StallDetector().stalled_s(changed(log={"holdback": 5}), now=1000.0) == 0
 
 
 def test_the_log_stands_when_something_waits_and_the_position_stays() -> None:
-    pulse, waiting = Pulse(), changed(log={"holdback": 5})
+    pulse, waiting = StallDetector(), changed(log={"holdback": 5})
     pulse.stalled_s(waiting, now=10.0)
     stalled_s = pulse.stalled_s(waiting, now=10.0 + STALLED_AFTER_S)
     found = health(waiting, stalled_s)
@@ -135,14 +135,14 @@ def test_the_log_stands_when_something_waits_and_the_position_stays() -> None:
 
 
 def test_an_idle_log_does_not_stand() -> None:
-    pulse = Pulse()
+    pulse = StallDetector()
     pulse.stalled_s(stats_of(), now=0.0)
     assert pulse.stalled_s(stats_of(), now=9000.0) == 0
     assert pulse.stalled_s(changed(log={"under_way": 1}), now=9001.0) == 0, "it has waited only since now"
 
 
 def test_a_log_that_moves_does_not_stand() -> None:
-    pulse = Pulse()
+    pulse = StallDetector()
     pulse.stalled_s(changed(log={"holdback": 5, "position": 1}), now=0.0)
     assert pulse.stalled_s(changed(log={"holdback": 5, "position": 2}), now=60.0) == 0
 

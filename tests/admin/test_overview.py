@@ -11,7 +11,7 @@ import pytest
 
 from motet.admin.health import Growth, Level
 from motet.admin.overview import Seen, group_health, parts, picture
-from motet.admin.poller import Gatherer
+from motet.admin.poller import Poller
 from motet.admin.server import AdminConfig, AdminServer
 from motet.log.service.validated_json import from_json, to_json
 from tests.admin.fakes import NAMES, FakeMember, member_of, stats_of
@@ -155,71 +155,71 @@ def members() -> Iterator[list[FakeMember]]:
 
 
 @pytest.fixture
-def gatherer(members: list[FakeMember]) -> Iterator[Gatherer]:
-    made = Gatherer(members[0].stats, interval_s=0.0)
+def poller(members: list[FakeMember]) -> Iterator[Poller]:
+    made = Poller(members[0].stats, interval_s=0.0)
     yield made
     made.close()
 
 
-def test_a_member_asks_the_others(members: list[FakeMember], gatherer: Gatherer) -> None:
+def test_a_member_asks_the_others(members: list[FakeMember], poller: Poller) -> None:
     members[3].change(log={"position": 5})
-    found: dict[str, Any] = gatherer.picture()
+    found: dict[str, Any] = poller.picture()
     assert [entry["heard"] for entry in found["members"]] == ["self"] + ["asked"] * 4
     assert member(found, "drum")["position"] == 5
 
 
-def test_both_sides_of_a_cut_are_seen_after_the_view_has_changed(members: list[FakeMember], gatherer: Gatherer) -> None:
-    gatherer.picture()
+def test_both_sides_of_a_cut_are_seen_after_the_view_has_changed(members: list[FakeMember], poller: Poller) -> None:
+    poller.picture()
     for fake in members:
         name = fake.figures["name"]
         side = NAMES[:3] if name in NAMES[:3] else NAMES[3:]
         fake.figures = stats_of(name, side, number=8 + len(side), primary=len(side) == 3)
-    found: dict[str, Any] = gatherer.picture()
+    found: dict[str, Any] = poller.picture()
     assert [part["primary"] for part in found["parts"]] == [True, False]
     assert found["level"] is Level.BAD
 
 
-def test_somebody_else_at_the_address_is_not_drawn(members: list[FakeMember], gatherer: Gatherer) -> None:
+def test_somebody_else_at_the_address_is_not_drawn(members: list[FakeMember], poller: Poller) -> None:
     members[1].change(group="another group")
     members[2].figures = {"hello": "world"}
-    found: dict[str, Any] = gatherer.picture()
+    found: dict[str, Any] = poller.picture()
     assert member(found, "bass")["heard"] == "told"
     assert member(found, "cello")["heard"] == "told"
 
 
-def test_whoever_is_silent_is_left_alone_for_a_while(members: list[FakeMember], gatherer: Gatherer) -> None:
+def test_whoever_is_silent_is_left_alone_for_a_while(members: list[FakeMember], poller: Poller) -> None:
     members[1].error = ZeroDivisionError()
-    found: dict[str, Any] = gatherer.picture()
+    found: dict[str, Any] = poller.picture()
     assert member(found, "bass")["heard"] == "told"
     members[1].error = None
-    found = gatherer.picture()
+    found = poller.picture()
     assert member(found, "bass")["heard"] == "told"
-    for peer in gatherer._peers.values():
+    for peer in poller._peers.values():
         peer.ask_at = 0.0  # the while is over
-    found = gatherer.picture()
+    found = poller.picture()
     assert member(found, "bass")["heard"] == "asked"
 
 
-def test_a_restarted_member_replaces_its_old_life(members: list[FakeMember], gatherer: Gatherer) -> None:
-    gatherer.picture()
+def test_a_restarted_member_replaces_its_old_life(members: list[FakeMember], poller: Poller) -> None:
+    poller.picture()
     members[1].change(member="bass#ffff")
     for fake in members:
         view = fake.figures["view"]["members"]
         fake.change(view={"members": [row for row in view if row["name"] != "bass"]}, peers=[])
-    found: dict[str, Any] = gatherer.picture()
+    found: dict[str, Any] = poller.picture()
     assert [entry["member"] for entry in found["members"] if entry["name"] == "bass"] == ["bass#ffff"]
 
 
 def test_looks_are_shared_by_all_that_look(members: list[FakeMember]) -> None:
-    gatherer = Gatherer(members[0].stats, interval_s=3600)
+    poller = Poller(members[0].stats, interval_s=3600)
     try:
-        assert gatherer.picture() is gatherer.picture()
+        assert poller.picture() is poller.picture()
     finally:
-        gatherer.close()
+        poller.close()
 
 
-def test_growth_is_measured_between_looks(members: list[FakeMember], gatherer: Gatherer) -> None:
-    gatherer.picture()
+def test_growth_is_measured_between_looks(members: list[FakeMember], poller: Poller) -> None:
+    poller.picture()
     counts = members[1].figures["counters"]
     members[1].change(counters={"frame_sent": counts["frame_sent"] + 50, "frame_resent": counts["frame_resent"] + 50})
-    assert member(gatherer.picture(), "bass")["repair_share"] == 0.5
+    assert member(poller.picture(), "bass")["repair_share"] == 0.5

@@ -10,7 +10,7 @@ import time
 import pytest
 
 import motet
-from motet.api.send_queues import LANE_BYTES
+from motet.api.send_queues import SEND_QUEUE_BYTES
 from motet.errors import (
     BindError,
     CallTimeoutError,
@@ -341,7 +341,7 @@ def test_a_send_that_is_cancelled_while_it_waits_does_no_harm() -> None:
     async def test() -> None:
         seeds = ["127.0.0.1:9", "127.0.0.1:10"]
         group = await motet.join("test", seeds=seeds, wait=False)
-        for _ in range(LANE_BYTES >> 20):
+        for _ in range(SEND_QUEUE_BYTES >> 20):
             await group.multicast(bytes(1 << 20))
         waiting = asyncio.create_task(group.multicast(b"no space"))
         await asyncio.sleep(0.01)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import IO, Any
 
-PATIENCE_S = 120.0  # a bound for a test that hangs, not a measure of anything
+TIMEOUT_S = 120.0  # a bound for a test that hangs, not a measure of anything
 
 
 class NodeProcess:
@@ -45,7 +45,7 @@ class NodeProcess:
     def expect(self, is_wanted: Callable[[str], bool], *, in_errors: bool = False) -> str:
         """The first line that is wanted, as soon as it was said."""
         lines = self.errors if in_errors else self.out
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         with self._heard:
             while True:
                 for line in lines:
@@ -88,9 +88,9 @@ class NodeProcess:
         return self.wait()
 
     def wait(self) -> int:
-        code = self._process.wait(PATIENCE_S)
+        code = self._process.wait(TIMEOUT_S)
         for reader in self._readers:
-            reader.join(PATIENCE_S)
+            reader.join(TIMEOUT_S)
         return code
 
     def __enter__(self) -> NodeProcess:

@@ -22,7 +22,7 @@ from motet.harness.demo.ingest import MOST_FAILURES
 from motet.harness.demo.judge import AUDIT, HELD, NOT_SHOWN, TABLE
 from motet.harness.demo.plan import NAMES
 
-PATIENCE_S = 300.0  # a bound for a test that hangs, not a measure of anything
+TIMEOUT_S = 300.0  # a bound for a test that hangs, not a measure of anything
 MARK = "MOTET_TEST_OF_DEMO"
 PACKAGES = str(Path(motet.__file__).parents[1])
 
@@ -67,7 +67,7 @@ def descendants(tmp_path: Path) -> list[str]:
 
 
 def assert_nothing_lives(tmp_path: Path) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while alive := descendants(tmp_path):
         assert time.monotonic() < deadline, f"these outlived the demo: {alive}"
         time.sleep(0.05)

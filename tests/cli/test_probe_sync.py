@@ -13,7 +13,7 @@ import pytest
 
 from motet.admin.client import AdminClient, parse_endpoint
 from motet.log.service.validated_json import whole
-from tests.cli.nodes import PATIENCE_S, NodeProcess
+from tests.cli.nodes import TIMEOUT_S, NodeProcess
 
 TOKEN = "a-token-of-the-tests"
 NOBODY_IS_SUSPECTED = ("suspect=1min", "view_answer=1min")
@@ -37,7 +37,7 @@ def started(node: NodeProcess, *arguments: str) -> subprocess.Popen[str]:
 
 
 def ended(process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
-    out, errors = process.communicate(timeout=PATIENCE_S)
+    out, errors = process.communicate(timeout=TIMEOUT_S)
     return subprocess.CompletedProcess(process.args, process.returncode, out, " ".join(errors.split()))
 
 
@@ -52,7 +52,7 @@ def sent(client: AdminClient) -> int:
 def until_resent(node: NodeProcess) -> None:
     """SYNC was sent, and again because nobody answered."""
     client = AdminClient(parse_endpoint(node.admin), TOKEN)
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while sent(client) < 2:
         assert time.monotonic() < deadline, "SYNC was never resent"
         time.sleep(0.02)

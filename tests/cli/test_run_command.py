@@ -15,7 +15,7 @@ import pytest
 
 from tests.cli.shell import Shell, plain
 
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 MAIN = "from motet.cli.app import main; main()"
 
 
@@ -132,14 +132,14 @@ class Running:
         return [pid for pid, words in _processes() if words[1:4] == ["-m", "motet.harness.runs", str(self.process.pid)]]
 
     def until_there_are(self, members: int) -> None:
-        until = time.monotonic() + PATIENCE_S
+        until = time.monotonic() + TIMEOUT_S
         while len(self.members()) < members or not list(self.directory.glob("*/m*.log")):
             assert self.process.poll() is None, self.process.communicate()
             assert time.monotonic() < until
             time.sleep(0.02)
 
     def end(self) -> tuple[int, str]:
-        out, err = self.process.communicate(timeout=PATIENCE_S)
+        out, err = self.process.communicate(timeout=TIMEOUT_S)
         return self.process.returncode, plain(out + err)
 
 
@@ -204,7 +204,7 @@ def test_members_do_not_outlive_a_run_that_is_killed(tmp_path: Path) -> None:
     running.until_there_are(3)
     running.process.kill()
     running.process.communicate()
-    until = time.monotonic() + PATIENCE_S
+    until = time.monotonic() + TIMEOUT_S
     while running.members():
         assert time.monotonic() < until
         time.sleep(0.02)

@@ -17,7 +17,7 @@ import pytest
 
 from tests.docs.pages import DOCS, ROOT, Block, blocks
 
-PATIENCE_S = 60.0  # a bound for a page that hangs
+TIMEOUT_S = 60.0  # a bound for a page that hangs
 PAGES = [ROOT / "README.md", DOCS / "index.md", *sorted((DOCS / "guide").glob("*.md"))]
 ELSEWHERE = {  # pages whose blocks need more around them than an empty directory
     "log-service.md": "tests/log/service/test_guide.py",
@@ -40,7 +40,7 @@ def run(page: Path) -> None:
                 code = "\n" * (block.line - 1) + block.code  # so that a traceback names the line of the page
                 made = eval(compile(code, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
                 if inspect.iscoroutine(made):
-                    runner.run(asyncio.wait_for(made, PATIENCE_S))
+                    runner.run(asyncio.wait_for(made, TIMEOUT_S))
 
 
 RUN_HERE = [page for page in PAGES if page.name not in ELSEWHERE and python_blocks(page)]

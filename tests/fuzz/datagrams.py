@@ -24,7 +24,7 @@ LONGEST_S = 1e9  # of virtual time
 
 def config_of(seed: int) -> motet.Config:
     strategy = ("window", "continuous")[seed // len(PRESETS) % 2]
-    return PRESETS[seed % len(PRESETS)](carrier=strategy)
+    return PRESETS[seed % len(PRESETS)](strategy=strategy)
 
 
 def one_world(seed: int, frames: int, outcome: Outcome, config: motet.Config | None = None) -> None:

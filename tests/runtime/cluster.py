@@ -12,14 +12,14 @@ import motet
 from motet.api.group import Group
 
 T = TypeVar("T")
-PATIENCE_S = 20.0  # a bound for a test that hangs, not a measure of anything
+TIMEOUT_S = 20.0  # a bound for a test that hangs, not a measure of anything
 
 
 def run(test: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """One test on a loop of its own; whatever it leaves running is a failure."""
 
     async def bounded() -> T:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             result = await test()
         await asyncio.sleep(0)
         left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]

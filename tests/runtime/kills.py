@@ -21,7 +21,7 @@ from motet.log.journal.verify import verify
 from tests.runtime.processes import MemberProcess
 
 CONFIG = {"journal_fsync": "always", "journal_segment_bytes": "256KiB"}
-PATIENCE_S = 300.0
+TIMEOUT_S = 300.0
 
 
 class Campaign:
@@ -69,7 +69,7 @@ class Campaign:
 
     def settle(self) -> int:
         """All that was sent and can be is in all journals alike; the answer is how far the log is."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while time.monotonic() < deadline:
             logs = [member.report()["stats"]["log"] for member in self._members.values()]
             positions = {log["position"] for log in logs}

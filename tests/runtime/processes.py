@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 CHILD = Path(__file__).with_name("process.py")
-PATIENCE_S = 120.0  # a bound for a test that hangs, not a measure of anything
+TIMEOUT_S = 120.0  # a bound for a test that hangs, not a measure of anything
 
 
 class MemberProcess:
@@ -48,7 +48,7 @@ class MemberProcess:
 
     def expect(self, is_wanted: Callable[[dict[str, Any]], bool], since: int = 0) -> dict[str, Any]:
         """The first word from number `since` on that is wanted."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         with self._heard:
             while True:
                 for word in self.words[since:]:
@@ -99,8 +99,8 @@ class MemberProcess:
         self._end()
 
     def _end(self) -> None:
-        self._process.wait(PATIENCE_S)
-        self._reader.join(PATIENCE_S)
+        self._process.wait(TIMEOUT_S)
+        self._reader.join(TIMEOUT_S)
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
@@ -115,7 +115,7 @@ class MemberProcess:
 
 def until_all_have(processes: list[MemberProcess], count: int) -> list[list[Any]]:
     """Their logs, when each has at least so many entries."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while True:
         logs = [process.report()["log"] for process in processes]
         if all(len(log) >= count for log in logs):

@@ -23,7 +23,7 @@ from motet.log.journal.reader import JournalReader
 from motet.log.journal.verify import verify
 from tests.runtime.processes import MemberProcess
 
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 
 
 class Trial:
@@ -81,7 +81,7 @@ class Trial:
                 member.expect(lambda word: "stable" in word, self._since[member.name])
             except AssertionError as error:
                 raise AssertionError(f"the log stands still for {member.name}\n{self._look()}") from error
-        while time.monotonic() < began + PATIENCE_S:
+        while time.monotonic() < began + TIMEOUT_S:
             logs = [member.stats()["log"] for member in self._members.values()]
             positions = {log["position"] for log in logs} | self._in_journals()
             if len(positions) == 1 and all(log["stable"] == log["position"] for log in logs):

@@ -8,30 +8,30 @@ from typing import Any, cast
 
 import pytest
 
-from motet.api.send_queues import LANE_BYTES
+from motet.api.send_queues import SEND_QUEUE_BYTES
 from motet.errors import LeftGroupError, SendFailedError, SyncError
 from motet.protocol.core.effects import Admitted, Channel, Effect, SendFailed, SyncCompleted, SyncFailed
 from motet.protocol.core.identity import Address
 from motet.protocol.core.view import View, ViewId
 from motet.protocol.membership import DigestsOverlapped, ReportedEntry
 from motet.protocol.window.digest import DigestEntry
-from motet.runtime.driver import WORTH_TELLING, Driver, Freed, LaneKey, _Lane
+from motet.runtime.driver import WORTH_TELLING, Driver, Freed, SendQueueKey, _SendQueue
 from motet.runtime.resync import Resyncs
 
 A, B = (Address(name, "127.0.0.1", 7801 + number, number + 1 << 48) for number, name in enumerate("AB"))
-TOTAL: LaneKey = (Channel.TOTAL, None)
-TO_A: LaneKey = (Channel.UNICAST, A)
+TOTAL: SendQueueKey = (Channel.TOTAL, None)
+TO_A: SendQueueKey = (Channel.UNICAST, A)
 
 
 class Sending:
     """Batches of these sizes, numbered from 1, are with the member."""
 
-    def __init__(self, key: LaneKey, *sizes: int) -> None:
+    def __init__(self, key: SendQueueKey, *sizes: int) -> None:
         parts = (SimpleNamespace(address=A), SimpleNamespace(group=None), lambda news: None)
         self.driver = Driver(*cast(Any, parts), faults=cast(Any, None))
         self.key = key
-        lane = self.driver._lanes[key] = _Lane()
-        lane.accepted.extend(enumerate(sizes, 1))
+        send_queue = self.driver._send_queues[key] = _SendQueue()
+        send_queue.accepted.extend(enumerate(sizes, 1))
 
     def admit(self, through: int) -> list[Effect]:
         return self.driver._admitted(Admitted(*self.key, through))
@@ -52,7 +52,7 @@ def test_much_is_and_it_is_told_once() -> None:
 
 def test_what_is_not_told_never_makes_a_send_wait() -> None:
     """A lane lets go of those who wait when half of it is free; that much must always be told."""
-    assert WORTH_TELLING <= LANE_BYTES // 2
+    assert WORTH_TELLING <= SEND_QUEUE_BYTES // 2
 
 
 def test_a_connection_that_failed_frees_what_nobody_was_told_of() -> None:

@@ -15,7 +15,7 @@ from tests.runtime.cluster import cluster, run, take
 
 GROUP = "239.192.77.85"
 LOOPBACK = "127.0.0.1"
-PATIENCE_S = 2.0  # for one datagram on loopback
+TIMEOUT_S = 2.0  # for one datagram on loopback
 
 
 def free_port() -> int:
@@ -36,7 +36,7 @@ def multicast_works() -> None:
             membership = socket.inet_aton(GROUP) + socket.inet_aton(LOOPBACK)
             listener.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
             speaker.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(LOOPBACK))
-            listener.settimeout(PATIENCE_S)
+            listener.settimeout(TIMEOUT_S)
             speaker.sendto(b"?", (GROUP, port))
             listener.recv(10)
         except OSError as error:
@@ -134,7 +134,7 @@ def test_the_system_brings_others_multicasts_and_not_our_own() -> None:
         try:
             ours.send(b"own", group)
             other.send(b"other", group)
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 await came.wait()
         finally:
             ours.close()

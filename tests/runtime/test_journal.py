@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -123,13 +124,13 @@ def test_a_member_whose_disk_fails_stops_and_the_others_go_on(
     async def test() -> None:
         a = await join("a", [])
         b = await start("b", [a], tmp_path)
-        keeper = b._driver.keeper
-        assert keeper is not None
+        journal_writer = b._driver.journal_writer
+        assert journal_writer is not None
 
         def full(entries: object) -> None:
             raise JournalError("no space left on the disk")
 
-        monkeypatch.setattr(keeper.journal, "append", full)  # type: ignore[attr-defined]
+        monkeypatch.setattr(journal_writer.journal, "append", full)  # type: ignore[attr-defined]
         receipt = await a.multicast(b"too much")
         with pytest.raises(GroupFailedError, match="no space left"):
             await take(b, 1)
@@ -187,10 +188,11 @@ def test_the_log_cannot_be_served_without_a_journal() -> None:
 def test_a_journal_that_began_after_a_loss_founds_nothing_in_any_life(tmp_path: Path) -> None:
     """It was told once that it must not; without the word in its journal, the next life made a second group."""
 
-    async def life(*, founds: bool) -> bool:
-        alone = await start("a", [], tmp_path, config=motet.Config.local(founds=founds), wait=False)
-        may_found = alone._driver.member.membership.founds
+    async def life(*, may_bootstrap: bool) -> bool:
+        alone = await start("a", [], tmp_path, config=motet.Config.local(may_bootstrap=may_bootstrap), wait=False)
+        may_found = alone._driver.member.membership.may_bootstrap
         await alone.close()
         return may_found
 
-    assert [run(lambda: life(founds=founds)) for founds in (True, False, True)] == [True, False, False]  # noqa: B023
+    wanted = (True, False, True)
+    assert [run(partial(life, may_bootstrap=may)) for may in wanted] == [True, False, False]

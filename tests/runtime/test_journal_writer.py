@@ -20,7 +20,7 @@ from motet.protocol.membership.engine import ViewInstalled
 from motet.protocol.membership.primary import PrimaryRecord
 from motet.protocol.ordering import RolledBack
 from motet.protocol.wire.body import Port
-from motet.runtime.journal_writer import JournalKeeper
+from motet.runtime.journal_writer import JournalWriter
 from tests.log.journal.factory import GROUP, NEVER, A, B, C, Scribe, view_of
 
 V1, V2, V3 = view_of(1), view_of(2, A, B), view_of(3, A, B, C)
@@ -40,7 +40,9 @@ class Fetching:
         member.keep_log = self._keep_log
         member.channel = SimpleNamespace(ordering=ordering)
         clock = lambda: 0  # noqa: E731
-        self.keeper = JournalKeeper(self.journal, cast(Any, member), cast(Any, None), replays=True, wall_clock=clock)
+        self.journal_writer = JournalWriter(
+            self.journal, cast(Any, member), cast(Any, None), replays=True, wall_clock=clock
+        )
 
     def _keep_log(self, *, is_whole: bool = True) -> None:
         self.told.append(is_whole)
@@ -67,7 +69,7 @@ class Fetching:
         return self.keep(*before, installed, *([rolled_back] if rolled_back else []))
 
     def keep(self, *effects: Effect) -> list[Effect]:
-        return self.keeper.keep(list(effects), 0)
+        return self.journal_writer.keep(list(effects), 0)
 
     def answer(self) -> list[Effect]:
         """A answers what it was asked last, and nothing before that."""

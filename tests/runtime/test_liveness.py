@@ -14,7 +14,7 @@ import pytest
 
 from motet.runtime import liveness
 from tests.runtime.cluster import cluster, run, take
-from tests.runtime.processes import PATIENCE_S, MemberProcess
+from tests.runtime.processes import TIMEOUT_S, MemberProcess
 
 KEY = "11" * 32
 LONGEST = {"busy_max": "10min"}  # whoever is kept because of BUSY is kept for longer than a test waits
@@ -37,7 +37,7 @@ def members(config: dict[str, Any] | None = None, **options: Any) -> Iterator[Me
 
 def liveness_process_of(member: MemberProcess) -> int:
     """The child that runs busy_process.py."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
         children = Path(f"/proc/{member.pid}/task").glob("*/children")
         for child in " ".join(file.read_text() for file in children).split():
@@ -48,7 +48,7 @@ def liveness_process_of(member: MemberProcess) -> int:
 
 
 def until_gone(process: int) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while Path(f"/proc/{process}").exists():
         assert time.monotonic() < deadline, "the liveness process outlives its member"
         time.sleep(0.01)

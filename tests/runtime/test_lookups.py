@@ -123,7 +123,7 @@ def test_no_group_is_bootstrapped_while_the_directory_cannot_be_read(
 ) -> None:
     place = tmp_path / "members"
     place.write_text("not a directory")
-    config = motet.Config.local(discovery_directory=str(place), found_after="0s")
+    config = motet.Config.local(discovery_directory=str(place), bootstrap_after="0s")
 
     async def test() -> None:
         group = await motet.join("test", config=config, wait=False)
@@ -140,7 +140,7 @@ def test_no_group_is_bootstrapped_while_the_directory_cannot_be_read(
 
 
 def test_no_group_is_bootstrapped_while_dns_fails(no_resolver: dict[str, Any]) -> None:
-    config = motet.Config.local(discovery_dns=DNS, found_after="0s")
+    config = motet.Config.local(discovery_dns=DNS, bootstrap_after="0s")
 
     async def test() -> None:
         group = await motet.join("test", config=config, wait=False)

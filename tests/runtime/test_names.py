@@ -46,13 +46,13 @@ def test_names_become_addresses_and_addresses_are_not_looked_up(monkeypatch: pyt
 def test_a_name_may_appear_a_moment_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", FakeResolver(late=3))
     monkeypatch.setattr(names, "AGAIN_S", 0.0)
-    assert asyncio.run(resolved([Endpoint("late", 7800)], patience_s=60)) == [HERE]
+    assert asyncio.run(resolved([Endpoint("late", 7800)], timeout_s=60)) == [HERE]
 
 
 def test_a_name_that_nobody_knows_stays_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", FakeResolver(here=0))
     nobody, here = Endpoint("nobody", 7800), Endpoint("here", 7800)
-    assert asyncio.run(resolved([nobody, here], patience_s=0)) == [nobody, HERE]
+    assert asyncio.run(resolved([nobody, here], timeout_s=0)) == [nobody, HERE]
     assert look_up(nobody) is None
 
 

@@ -12,8 +12,8 @@ from motet.sim.checkers.channels import Violation
 from motet.sim.runner import SCENARIOS, run_seed
 from motet.sim.scenarios.channels import Outcome
 from motet.sim.scenarios.group_plan import GroupFault, GroupFaultKind, GroupPlan
-from motet.sim.scenarios.interrupted import TornWorld, run_torn
-from motet.sim.scenarios.interrupted_plan import CHANGE_FRAMES, GATHERED_NS, MERGE_FRAMES, draw_torn_plan
+from motet.sim.scenarios.interrupted import InterruptedWorld, run_interrupted
+from motet.sim.scenarios.interrupted_plan import CHANGE_FRAMES, GATHERED_NS, MERGE_FRAMES, draw_interrupted_plan
 from motet.sim.scenarios.membership import run_world
 from motet.sim.world.history import EnteredView
 from motet.sim.world.network import NetworkProfile
@@ -25,9 +25,9 @@ DRAWN = range(300)
 
 @pytest.mark.parametrize("seeds", SWEEP, ids=lambda seeds: f"{seeds.start}:{seeds.stop}")
 def test_seeds_pass(seeds: range) -> None:
-    outcomes = [run_seed("torn", seed) for seed in seeds]
+    outcomes = [run_seed("interrupted", seed) for seed in seeds]
     failed = [
-        f"{outcome.violations[0]}\n  replay: motet sim --seed {outcome.seed} --scenario torn --transcript"
+        f"{outcome.violations[0]}\n  replay: motet sim --seed {outcome.seed} --scenario interrupted --transcript"
         for outcome in outcomes
         if not outcome.is_ok
     ]
@@ -37,13 +37,13 @@ def test_seeds_pass(seeds: range) -> None:
 
 
 def test_it_can_be_run_by_name() -> None:
-    assert SCENARIOS["torn"] is run_torn
+    assert SCENARIOS["interrupted"] is run_interrupted
 
 
 def test_the_same_seed_gives_the_same_run_watched_or_not() -> None:
     for seed in (1, 4):
-        watched, unwatched = run_torn(seed, with_transcript=True), run_torn(seed)
-        assert run_torn(seed, with_transcript=True) == watched
+        watched, unwatched = run_interrupted(seed, with_transcript=True), run_interrupted(seed)
+        assert run_interrupted(seed, with_transcript=True) == watched
         assert (unwatched.fingerprint, unwatched.stats) == (watched.fingerprint, watched.stats)
 
 
@@ -52,10 +52,10 @@ def test_the_same_seed_gives_the_same_run_watched_or_not() -> None:
 
 @cache
 def plans() -> tuple[GroupPlan, ...]:
-    return tuple(map(draw_torn_plan, DRAWN))
+    return tuple(map(draw_interrupted_plan, DRAWN))
 
 
-def snares() -> list[GroupFault]:
+def triggers() -> list[GroupFault]:
     return [fault for plan in plans() for fault in plan.faults if fault.awaits]
 
 
@@ -75,9 +75,11 @@ def test_groups_have_four_to_seven_members_and_two_presets() -> None:
 
 
 def test_snares_wait_for_every_frame_of_a_change_and_of_a_merge() -> None:
-    assert {snare.awaits for snare in snares()} == {"MulticastData", *CHANGE_FRAMES, *MERGE_FRAMES}
-    assert {snare.hits_first for snare in snares()} == {snare.replaces for snare in snares()} == {True, False}
-    assert len({snare.kind for snare in snares()}) >= 7
+    assert {trigger.awaits for trigger in triggers()} == {"MulticastData", *CHANGE_FRAMES, *MERGE_FRAMES}
+    assert (
+        {trigger.hits_first for trigger in triggers()} == {trigger.replaces for trigger in triggers()} == {True, False}
+    )
+    assert len({trigger.kind for trigger in triggers()}) >= 7
 
 
 def test_rivals_do_not_hear_one_another_and_a_third_is_heard_by_nobody() -> None:
@@ -111,10 +113,10 @@ def quiet(*faults: GroupFault) -> GroupPlan:
     return replace(plan, network=network, faults=faults, bursts=(), duration_ns=GATHERED_NS + 5 * SECOND)
 
 
-def run(*faults: GroupFault) -> tuple[TornWorld, Outcome]:
-    worlds: list[TornWorld] = []
+def run(*faults: GroupFault) -> tuple[InterruptedWorld, Outcome]:
+    worlds: list[InterruptedWorld] = []
 
-    class Kept(TornWorld):
+    class Kept(InterruptedWorld):
         def run(self) -> list[Violation]:
             worlds.append(self)
             return super().run()
@@ -128,7 +130,7 @@ def isolated(rank: int) -> GroupFault:
     return GroupFault(GATHERED_NS, GroupFaultKind.ISOLATE, rank, lasts_ns=4 * SECOND, by_rank=True)
 
 
-def entered_after(world: TornWorld, at: int) -> list[EnteredView]:
+def entered_after(world: InterruptedWorld, at: int) -> list[EnteredView]:
     return [event for event in world.history.events if isinstance(event, EnteredView) and event.at > at]
 
 

@@ -29,7 +29,7 @@ TOTAL_ORDER = {
 PRESETS = {
     204: "a part that had said READY to a merge gave up waiting, and went on ordering in its old primary view",
 }
-TORN = {
+INTERRUPTED = {
     60: "who did not know that it was let go asked how its view had ended, and nobody knew it any more",
     224: "the same; and a coordinator that was let go accused those who had gone on",
 }
@@ -48,9 +48,9 @@ def test_a_seed_of_presets_that_once_failed(seed: int) -> None:
     assert run_seed("presets", seed).violations == ()
 
 
-@pytest.mark.parametrize("seed", TORN)
+@pytest.mark.parametrize("seed", INTERRUPTED)
 def test_a_seed_of_torn_that_once_failed(seed: int) -> None:
-    assert run_seed("torn", seed).violations == ()
+    assert run_seed("interrupted", seed).violations == ()
 
 
 @pytest.mark.parametrize("seed", TOTAL_ORDER)

@@ -138,8 +138,8 @@ def test_some_groups_are_restarted_one_after_the_other() -> None:
 def test_some_processes_restart_with_their_memory_and_some_groups_as_a_whole() -> None:
     modulus, remainders = REMEMBERING
     for plan in plans():
-        assert plan.seed % modulus in remainders or not any(fault.keeps_memory for fault in plan.faults)
-    remembering = [plan for plan in plans() if any(fault.keeps_memory for fault in plan.faults)]
+        assert plan.seed % modulus in remainders or not any(fault.keeps_durable_state for fault in plan.faults)
+    remembering = [plan for plan in plans() if any(fault.keeps_durable_state for fault in plan.faults)]
     assert len(remembering) > len(DRAWN) / 5
     assert sum(not plan.is_memory_lost for plan in remembering) > len(remembering) / 3
     blackouts = [plan for plan in remembering if _most_at_once(plan) == len(plan.names) > 2]
@@ -147,7 +147,7 @@ def test_some_processes_restart_with_their_memory_and_some_groups_as_a_whole() -
 
 
 def _most_at_once(plan: GroupPlan) -> int:
-    return max(Counter(fault.at for fault in plan.faults if fault.keeps_memory).values())
+    return max(Counter(fault.at for fault in plan.faults if fault.keeps_durable_state).values())
 
 
 def test_partitions_have_two_or_three_sides() -> None:
@@ -177,10 +177,10 @@ def test_windows_are_small_and_large_and_differ_within_a_group() -> None:
 
 def test_a_process_that_lost_its_memory_must_not_found() -> None:
     plan = plans()[0]
-    for founds in (True, False):
-        membership = plan.config_of(0, founds=founds).membership
+    for may_bootstrap in (True, False):
+        membership = plan.config_of(0, may_bootstrap=may_bootstrap).membership
         assert membership is not None
-        assert membership.founds is founds
+        assert membership.may_bootstrap is may_bootstrap
 
 
 def test_the_large_plan_is_a_hundred_members_a_partition_and_a_crash() -> None:

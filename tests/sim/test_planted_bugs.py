@@ -147,7 +147,7 @@ def the_largest_ack_purges(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(AckTable, "ack", ack)
 
 
-def no_tail_notice(patch: pytest.MonkeyPatch) -> None:
+def no_last_seqno_announcement(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MulticastSender, "tick", lambda self, now: [])
     patch.setattr(MulticastSender, "_restart_tail_timer", lambda self, now: None)
 
@@ -241,7 +241,7 @@ PLANTS: list[Plant] = [
     a_message_on_a_closing_connection_does_not_open_it_again,
     ack_of_a_non_member_counts,
     the_largest_ack_purges,
-    no_tail_notice,
+    no_last_seqno_announcement,
     a_gap_is_asked_for_once_only,
     a_lost_ack_is_not_repeated,
     multicast_acks_what_was_received_and_not_what_was_delivered,

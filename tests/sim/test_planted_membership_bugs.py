@@ -50,7 +50,7 @@ def nobody_remembers_the_last_primary_view(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PrimaryRecord, "attempted", lambda self, view, counted=None: PrimaryRecord())
 
 
-def anybody_founds_a_group(patch: pytest.MonkeyPatch) -> None:
+def anybody_bootstraps_a_group(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Membership, "may_found", lambda self, members: True)
 
 
@@ -337,7 +337,7 @@ MOST_SEEDS = 500  # each must be caught within so many
 BY_MEMBERSHIP: dict[Plant, int] = {
     every_view_is_primary: 2,
     nobody_remembers_the_last_primary_view: 2,
-    anybody_founds_a_group: 22,
+    anybody_bootstraps_a_group: 22,
     the_rest_of_a_view_is_not_fetched: 3,
     a_frozen_sender_goes_on_sending: 3,
     a_restart_at_the_same_place_is_not_noticed: 8,
@@ -356,7 +356,7 @@ BY_MEMBERSHIP: dict[Plant, int] = {
     the_past_is_forgotten: 13,
     a_past_without_its_record: 41,
 }
-BY_TORN: dict[Plant, int] = {
+BY_INTERRUPTED: dict[Plant, int] = {
     attempted_views_are_forgotten: 2,
     a_commit_that_somebody_saw_is_not_adopted: 16,
     a_commit_does_not_wait_for_all: 1,
@@ -372,7 +372,7 @@ BY_PRESETS: dict[Plant, int] = {
 }
 CASES = [
     pytest.param(scenario, plant, first, id=plant.__name__)
-    for scenario, table in (("membership", BY_MEMBERSHIP), ("torn", BY_TORN), ("presets", BY_PRESETS))
+    for scenario, table in (("membership", BY_MEMBERSHIP), ("interrupted", BY_INTERRUPTED), ("presets", BY_PRESETS))
     for plant, first in table.items()
 ]
 

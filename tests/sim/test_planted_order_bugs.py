@@ -13,8 +13,8 @@ import pytest
 
 from motet.protocol.core.effects import Effect
 from motet.protocol.core.view import View
-from motet.protocol.ordering.continuous_carrier import ContinuousCarrier
-from motet.protocol.ordering.early import EarlyNumbers
+from motet.protocol.ordering.continuous_strategy import ContinuousStrategy
+from motet.protocol.ordering.fast_path import FastPath
 from motet.protocol.ordering.holdback import HoldBackQueue, Pending
 from motet.protocol.ordering.isis import Isis
 from motet.protocol.ordering.log import Log
@@ -22,7 +22,7 @@ from motet.protocol.ordering.machine import TotalOrder
 from motet.protocol.ordering.outbox import Outbox
 from motet.protocol.ordering.producers import Producers
 from motet.protocol.ordering.stability import Stability
-from motet.protocol.ordering.window_carrier import WindowCarrier
+from motet.protocol.ordering.window_strategy import WindowStrategy
 from motet.protocol.wire.frames import LogEnd, OrderAck
 from motet.protocol.wire.ordered import Number, Tag
 from motet.sim.runner import run_seed
@@ -71,11 +71,11 @@ def numbers_do_not_raise_the_clock(patch: pytest.MonkeyPatch) -> None:
 
 
 def numbers_are_forgotten_at_the_flush(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ContinuousCarrier, "finals", lambda self: ())
+    patch.setattr(ContinuousStrategy, "agreed", lambda self: ())
 
 
 def a_frozen_view_goes_on_deciding(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ContinuousCarrier, "freeze", lambda self: None)
+    patch.setattr(ContinuousStrategy, "freeze", lambda self: None)
 
 
 def those_who_are_gone_are_waited_for(patch: pytest.MonkeyPatch) -> None:
@@ -114,7 +114,7 @@ def the_disk_is_not_waited_for(patch: pytest.MonkeyPatch) -> None:
 
 
 def data_that_comes_again_gets_a_new_number(patch: pytest.MonkeyPatch) -> None:
-    def propose_again(self: ContinuousCarrier, rank: int, frame_id: int) -> None:
+    def propose_again(self: ContinuousStrategy, rank: int, frame_id: int) -> None:
         pending = self._isis.queue.get(rank, frame_id)
         if pending is not None and not pending.is_decided:
             self._isis.clock += 1
@@ -122,7 +122,7 @@ def data_that_comes_again_gets_a_new_number(patch: pytest.MonkeyPatch) -> None:
             self._isis.queue.add(again)
             self._answer(rank, OrderAck(self._view.id, frame_id, again.proposed))
 
-    patch.setattr(ContinuousCarrier, "_propose_again", propose_again)
+    patch.setattr(ContinuousStrategy, "_propose_again", propose_again)
     patch.setattr(HoldBackQueue, "_check", lambda self: None)
 
 
@@ -166,42 +166,42 @@ def the_rest_of_a_view_is_delivered_as_it_came(patch: pytest.MonkeyPatch) -> Non
 
 
 def early_numbers_are_forgotten_at_the_flush(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(EarlyNumbers, "finals", lambda self, members: ())
+    patch.setattr(FastPath, "agreed", lambda self, members: ())
 
 
 def a_frozen_view_goes_on_deciding_early(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(WindowCarrier, "freeze", lambda self: None)
+    patch.setattr(WindowStrategy, "freeze", lambda self: None)
 
 
 def early_numbers_do_not_wait_for_the_last_proposal(patch: pytest.MonkeyPatch) -> None:
-    original = EarlyNumbers.decide
+    original = FastPath.decide
 
-    def decide(self: EarlyNumbers) -> None:
+    def decide(self: FastPath) -> None:
         for sender in self._senders:
             for proposed in sender.heard.values():
                 if proposed.by.bit_count() == len(self._senders) - 1:
                     proposed.by = self._all
         original(self)
 
-    patch.setattr(EarlyNumbers, "decide", decide)
+    patch.setattr(FastPath, "decide", decide)
 
 
 def what_was_delivered_early_is_not_proposed_again(patch: pytest.MonkeyPatch) -> None:
     """As it was at first: the sender had lost our proposal, and nobody could tell it."""
-    patch.setattr(EarlyNumbers, "proposed", lambda self, rank, frame_id: None)
+    patch.setattr(FastPath, "proposed", lambda self, rank, frame_id: None)
 
 
 def a_frame_of_ours_is_told_of_before_it_is_in_our_queue(patch: pytest.MonkeyPatch) -> None:
-    original = WindowCarrier._lead
+    original = WindowStrategy._lead
 
-    def lead(self: WindowCarrier, sent_at: int, tag: Tag | None) -> bytes:
+    def lead(self: WindowStrategy, sent_at: int, tag: Tag | None) -> bytes:
         self._isis.clock -= 1  # as one would guess it before the last frame that came
         try:
             return original(self, sent_at, tag)
         finally:
             self._isis.clock += 1
 
-    patch.setattr(WindowCarrier, "_lead", lead)
+    patch.setattr(WindowStrategy, "_lead", lead)
 
 
 CAUGHT: dict[Plant, int] = {

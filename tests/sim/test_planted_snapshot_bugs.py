@@ -59,7 +59,7 @@ def the_state_is_recorded_after_the_marker_went_out(patch: pytest.MonkeyPatch) -
         assert self.channel.ordering is not None
         marker = encode(Marker(effect.snapshot, self.view.id, self.channel.ordering.sent))
         to_itself = self.unicast.sender(self.address) is not None
-        return [effect, *self._made(self._carrier.mark(SendMarker(marker, to_itself), self.members, now), now)]
+        return [effect, *self._made(self._strategy.mark(SendMarker(marker, to_itself), self.members, now), now)]
 
     def supply_without_marker(
         self: Snapshots, snapshot: SnapshotId, state: bytes, local: LocalState, now: int

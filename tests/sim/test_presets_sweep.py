@@ -106,10 +106,10 @@ def test_members_have_the_shipped_settings(preset: str) -> None:
         ordering = plan.config.ordering
         if plan.preset != preset or ordering is None:
             continue
-        config = Config.load(environ={}, preset=preset, carrier=ordering.carrier)
+        config = Config.load(environ={}, preset=preset, strategy=ordering.strategy)
         shipped = config.member_config(plan.seeds, wants_state=True, waits_for_disk=ordering.waits_for_disk)
         assert plan.config == shipped
-        assert all(plan.config_of(index, founds=True) == shipped for index in range(len(plan.names)))
+        assert all(plan.config_of(index, may_bootstrap=True) == shipped for index in range(len(plan.names)))
 
 
 def test_half_of_everything_is_lost_or_late_at_worst() -> None:
@@ -130,12 +130,12 @@ def test_most_worlds_have_no_faults_and_some_are_parted_again_and_again() -> Non
     assert all(len(plan.faults) >= FEWEST_PARTITIONS for plan in churned)
     kinds = {fault.kind for drawn in faults for fault in drawn}
     assert kinds >= {GroupFaultKind.CRASH, GroupFaultKind.RESTART, GroupFaultKind.PARTITION, GroupFaultKind.LEAVE}
-    assert all(f.keeps_memory for drawn in faults for f in drawn if f.kind is GroupFaultKind.RESTART)
+    assert all(f.keeps_durable_state for drawn in faults for f in drawn if f.kind is GroupFaultKind.RESTART)
 
 
 def test_both_carriers_starts_and_ways_of_sending_are_drawn() -> None:
-    carriers = {plan.config.ordering.carrier for plan in plans() if plan.config.ordering is not None}
-    assert carriers == {"window", "continuous"}
+    strategies = {plan.config.ordering.strategy for plan in plans() if plan.config.ordering is not None}
+    assert strategies == {"window", "continuous"}
     assert {plan.gathers_first for plan in plans()} == {True, False}
     assert {bool(plan.chains) for plan in plans()} == {True, False}
     assert {len(plan.names) for plan in plans()} == {3, 4, 5}

@@ -27,5 +27,5 @@ def test_a_small_world(seed: int) -> None:
 
 def test_both_carriers_disks_and_appends_are_drawn() -> None:
     plans = [draw_logged_plan(seed).config.ordering for seed in range(60)]
-    assert {plan.carrier for plan in plans if plan is not None} == {"window", "continuous"}
+    assert {plan.strategy for plan in plans if plan is not None} == {"window", "continuous"}
     assert {plan.waits_for_disk for plan in plans if plan is not None} == {False, True}

@@ -68,7 +68,7 @@ def test_queries_end_when_their_batch_is_written() -> None:
 
 def test_patience_has_an_end() -> None:
     stuck = Query(busy_looks=1_000_000)
-    stop_between_batches(as_queries(stuck), patience_s=0.0)
+    stop_between_batches(as_queries(stuck), timeout_s=0.0)
     assert stuck.stopped_while_busy
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from motet.audit.inputs import MemberInput, find_members
 from motet.audit.metadata import journal_findings
 from motet.log.journal import Fsync, JournalConfig
-from motet.log.journal.evidence import SegmentWalk, segments_in
+from motet.log.journal.evidence import SegmentScan, segments_in
 from motet.log.journal.synthetic import write_journal
 from tests.log.journal.factory import append_all, begun
 from tests.spark import forge
@@ -18,7 +18,7 @@ def looked_at(directory: Path, *, has_owners: bool = True) -> MemberInput:
     (member,), unusable = find_members([str(directory)])
     assert not unusable
     for path in segments_in(directory):
-        walk = SegmentWalk(path)
+        walk = SegmentScan(path)
         list(walk.rows())
         walk.facts.owner = walk.facts.owner if has_owners else ""
         member.learn(str(path), walk.facts)

@@ -74,7 +74,7 @@ def test_a_batch_that_broke_off_in_the_middle_is_completed(group: FakeGroup) -> 
     with LogService(group.source, door) as service:
         writer = writer_to(service)
         with pytest.raises(LogUnavailableError):
-            _without_patience(writer, write(writer, numbers), 0)
+            _without_timeout(writer, write(writer, numbers), 0)
     assert 0 < len(payloads(group)) < 300
     with LogService(group.source, group) as service:
         again = writer_to(service)
@@ -82,14 +82,14 @@ def test_a_batch_that_broke_off_in_the_middle_is_completed(group: FakeGroup) -> 
     assert payloads(group) == [b"row %d" % number for number in numbers]
 
 
-def _without_patience(writer: StreamWriter, messages: list[WriterCommitMessage | None], batch: int) -> None:
+def _without_timeout(writer: StreamWriter, messages: list[WriterCommitMessage | None], batch: int) -> None:
     """As `commit`, but giving up at once."""
     from motet.log.service.client import LogClient
     from motet.spark.sink import producer_of
 
     table = in_order(messages)
     assert table is not None
-    with LogClient(list(writer._options.members), patience_s=0.0) as client:
+    with LogClient(list(writer._options.members), timeout_s=0.0) as client:
         keys, values = table["key"].combine_chunks(), table["payload"].combine_chunks()
         client.append_all(values, keys, producer=producer_of("test"), batch_id=batch)
 

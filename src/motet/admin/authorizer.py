@@ -32,7 +32,7 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Guard:
+class Authorizer:
     host: str  # what the server is bound to
     token: str | None = None
     hosts: frozenset[str] = frozenset()  # further names under which a reverse proxy shows this server

@@ -109,7 +109,7 @@ class AdminHandler(BaseHTTPRequestHandler):
         elif path == "/health":
             self._health()
         elif path in self._readers():
-            refusal = self.server.guard.refuse_read(self._plain_headers())
+            refusal = self.server.authorizer.refuse_read(self._plain_headers())
             if refusal is not None:
                 self._refuse(refusal)
             else:
@@ -119,7 +119,7 @@ class AdminHandler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         prefix, _, name = self.path.partition("?")[0].rpartition("/")
-        refusal = self.server.guard.refuse_write(self._plain_headers())
+        refusal = self.server.authorizer.refuse_write(self._plain_headers())
         if refusal is not None:
             self._refuse(refusal)
         elif prefix != "/operate":
@@ -133,13 +133,13 @@ class AdminHandler(BaseHTTPRequestHandler):
             "/stats": lambda: self._json(HTTPStatus.OK, self.server.stats()),
             "/picture": lambda: self._json(HTTPStatus.OK, self._picture()),
             "/metrics": lambda: self._answer(HTTPStatus.OK, CONTENT_TYPE, exposition(self.server.registry)),
-            "/history": lambda: self._json(HTTPStatus.OK, {"samples": self.server.gatherer.history()}),
+            "/history": lambda: self._json(HTTPStatus.OK, {"samples": self.server.poller.history()}),
             "/events": self._events,
         }
 
     def _page(self, path: str) -> None:
         """Holds no secret, so it needs no token; but it is shown under our own names only."""
-        refusal = self.server.guard.refuse_host(self._plain_headers())
+        refusal = self.server.authorizer.refuse_host(self._plain_headers())
         if refusal is not None:
             self._refuse(refusal)
             return
@@ -148,14 +148,14 @@ class AdminHandler(BaseHTTPRequestHandler):
 
     def _health(self) -> None:
         """Whether we are well may be asked by anybody, such as an orchestrator; the reasons are for readers."""
-        _, health = self.server.gatherer.health()
-        may_read = self.server.guard.refuse_read(self._plain_headers()) is None
+        _, health = self.server.poller.health()
+        may_read = self.server.authorizer.refuse_read(self._plain_headers()) is None
         said = health.as_dict() if may_read else {"level": health.level, "well": health.is_well}
         self._json(HTTPStatus.OK if health.is_well else HTTPStatus.SERVICE_UNAVAILABLE, said)
 
     def _picture(self) -> dict[str, object]:
         return {
-            **self.server.gatherer.picture(),
+            **self.server.poller.picture(),
             "needs_token": self.server.config.token is not None,
             "fault_presets": fault_presets(),
             "interval_s": self.server.config.interval_s,

@@ -80,7 +80,7 @@ class Growth:
         return again / (again + self.of(Count.FRAME_SENT)) if again else 0.0
 
 
-class Pulse:
+class StallDetector:
     """Remembers since when something has waited without the log moving. One look alone can never tell."""
 
     def __init__(self) -> None:

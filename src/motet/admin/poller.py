@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from motet.admin.client import AdminClient, parse_endpoint
-from motet.admin.health import Growth, Health, Pulse, health
+from motet.admin.health import Growth, Health, StallDetector, health
 from motet.admin.overview import Json, Seen, picture
 from motet.errors import MotetError
 from motet.log.service.validated_json import Stats, counters, maybe, number, rows, text
@@ -36,7 +36,7 @@ class _Peer:
     ask_at: float = 0.0  # not before
 
 
-class Gatherer:
+class Poller:
     def __init__(
         self,
         stats: Callable[[], Stats],
@@ -50,7 +50,7 @@ class Gatherer:
         self._interval_s = interval_s
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
-        self._pulse = Pulse()
+        self._pulse = StallDetector()
         self._own_trend: deque[tuple[float, dict[str, int]]] = deque()
         self._trends: dict[str, deque[tuple[float, dict[str, int]]]] = {}
         self._peers: dict[str, _Peer] = {}

@@ -28,11 +28,11 @@ from http.server import ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from motet.admin.authorizer import Guard, host_name, read_token
+from motet.admin.authorizer import Authorizer, host_name, read_token
 from motet.admin.client import parse_endpoint
 from motet.admin.handler import AdminHandler
 from motet.admin.metrics import registry_of
-from motet.admin.poller import Gatherer
+from motet.admin.poller import Poller
 from motet.errors import ConfigError, MotetError
 from motet.protocol.core.identity import Endpoint, is_loopback
 
@@ -163,10 +163,10 @@ class HttpServer(ThreadingHTTPServer):
         self.config = config
         endpoint = parse_endpoint(config.bind)
         hosts = frozenset(host_name(host) for host in config.hosts)
-        self.guard = Guard(endpoint.host, config.token, hosts)
+        self.authorizer = Authorizer(endpoint.host, config.token, hosts)
         reading = None if config.token is None else read_token(config.token)
-        self.gatherer = Gatherer(self.stats, read_token=reading, interval_s=config.interval_s)
-        self.registry = registry_of(self.stats, lambda stats: self.gatherer.judge(stats).is_well)
+        self.poller = Poller(self.stats, read_token=reading, interval_s=config.interval_s)
+        self.registry = registry_of(self.stats, lambda stats: self.poller.judge(stats).is_well)
         self.stopping = threading.Event()
         self._silent_until = 0.0
         self.listeners = threading.BoundedSemaphore(config.most_listeners)
@@ -326,7 +326,7 @@ class HttpServer(ThreadingHTTPServer):
 
     def server_close(self) -> None:
         super().server_close()
-        self.gatherer.close()
+        self.poller.close()
         self._waker.close()
         self._wakes.close()
 

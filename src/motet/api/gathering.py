@@ -11,10 +11,10 @@ import asyncio
 from collections.abc import Callable
 
 from motet.api.queue import MESSAGE_OVERHEAD
-from motet.api.send_queues import LANE_BYTES, Lane
+from motet.api.send_queues import SEND_QUEUE_BYTES, SendQueue
 from motet.protocol.core.identity import Address
 from motet.protocol.wire.body import Port
-from motet.runtime.driver import Driver, LaneKey, Outgoing
+from motet.runtime.driver import Driver, Outgoing, SendQueueKey
 
 MOST_BYTES = 50_000  # about a frame; more gains nothing
 
@@ -27,22 +27,22 @@ class Gathering:
         self._loop = loop
         self.stream: Stream = None  # of what gathers; whoever has the same object may `put`, and lower `room`
         self.room = 0  # bytes that may still gather; below zero it is time to `flush`
-        self._lane: tuple[LaneKey, Lane] | None = None
+        self._send_queue: tuple[SendQueueKey, SendQueue] | None = None
         self._messages: list[bytes] = []
         self.put: Callable[[bytes], None] = self._messages.append
         self._is_flush_planned = False
 
-    def add(self, stream: Stream, lane_key: LaneKey, lane: Lane, message: bytes) -> None:
+    def add(self, stream: Stream, send_queue_key: SendQueueKey, send_queue: SendQueue, message: bytes) -> None:
         """One plain message of the application that does not join what gathers."""
         self.flush()
         size = len(message) + MESSAGE_OVERHEAD
-        if self._driver.gathers and lane.outstanding <= LANE_BYTES:
-            self._begin(stream, (lane_key, lane))
+        if self._driver.gathers and send_queue.outstanding <= SEND_QUEUE_BYTES:
+            self._begin(stream, (send_queue_key, send_queue))
             self.put(message)
             self.room -= size
         else:
-            lane.outstanding += size
-            self._driver.offer(Outgoing(lane_key, (message,), Port.APP, None, size))
+            send_queue.outstanding += size
+            self._driver.offer(Outgoing(send_queue_key, (message,), Port.APP, None, size))
 
     def offer(self, outgoing: Outgoing | Callable[[], None]) -> None:
         """Anything else, behind what gathers."""
@@ -50,21 +50,21 @@ class Gathering:
         self._driver.offer(outgoing)
 
     def flush(self) -> None:
-        if self._lane is None:
+        if self._send_queue is None:
             return
-        (lane_key, lane), size = self._lane, MOST_BYTES - self.room
-        lane.outstanding += size
-        gathered = Outgoing(lane_key, self._messages, Port.APP, None, size)
+        (send_queue_key, send_queue), size = self._send_queue, MOST_BYTES - self.room
+        send_queue.outstanding += size
+        gathered = Outgoing(send_queue_key, self._messages, Port.APP, None, size)
         self.drop()
         self._driver.offer(gathered)
 
     def drop(self) -> None:
         """Nothing gathers any more."""
-        self._lane = self.stream = None
+        self._send_queue = self.stream = None
         self._messages = []
 
-    def _begin(self, stream: Stream, lane: tuple[LaneKey, Lane]) -> None:
-        self.stream, self.room, self._lane = stream, MOST_BYTES, lane
+    def _begin(self, stream: Stream, send_queue: tuple[SendQueueKey, SendQueue]) -> None:
+        self.stream, self.room, self._send_queue = stream, MOST_BYTES, send_queue
         self.put = self._messages.append
         if not self._is_flush_planned:
             self._is_flush_planned = True

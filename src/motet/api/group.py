@@ -21,8 +21,8 @@ from motet.api.events import ORDERS, Batch, BatchEvent, Event
 from motet.api.gathering import MOST_BYTES, Gathering
 from motet.api.keys import keyed, split_keys
 from motet.api.queue import MESSAGE_OVERHEAD, Batches, EventQueue, Later, weight_of
-from motet.api.receipts import Ledger, Receipt
-from motet.api.send_queues import LANE_BYTES, Lanes, measure
+from motet.api.receipts import Receipt, ReceiptTracker
+from motet.api.send_queues import SEND_QUEUE_BYTES, SendQueues, measure
 from motet.api.snapshots import SnapshotTaker
 from motet.api.state import StateParts, StateProvider, StateReceiver
 from motet.errors import (
@@ -54,18 +54,18 @@ from motet.protocol.wire.body import Port
 from motet.protocol.wire.ordered import Tag
 from motet.protocol.wire.seal import Keyring
 from motet.protocol.wire.snapshot import SnapshotId
-from motet.runtime.driver import Driver, Failed, Freed, LaneKey, Outgoing
+from motet.runtime.driver import Driver, Failed, Freed, Outgoing, SendQueueKey
 from motet.runtime.faults import parse_fault
 from motet.runtime.observe import Observer
 
 if TYPE_CHECKING:
-    from motet.runtime.journal_writer import JournalKeeper
+    from motet.runtime.journal_writer import JournalWriter
 
 logger = logging.getLogger("motet")
 T = TypeVar("T")
 Order = Literal["total", "fifo"]
 CHANNELS = {"total": Channel.TOTAL, "fifo": Channel.MULTICAST}
-LANES: dict[str, LaneKey] = {name: (channel, None) for name, channel in CHANNELS.items()}
+SEND_QUEUES: dict[str, SendQueueKey] = {name: (channel, None) for name, channel in CHANNELS.items()}
 OPERATION_S = 10.0  # how long the driver may take for a question
 
 
@@ -91,10 +91,10 @@ class Group:
         self._end: MotetError | None = None
         self._consumes = consume
         self._queue = EventQueue(queue_bytes, self._hold, self._release, self._warn_of_idleness, self._guarded)
-        self._lanes = Lanes(self._check_open)
-        self._streams = {name: (key, self._lanes.at(key)) for name, key in LANES.items()}
+        self._send_queues = SendQueues(self._check_open)
+        self._streams = {name: (key, self._send_queues.at(key)) for name, key in SEND_QUEUES.items()}
         self._gathering = Gathering(driver, self._loop)
-        self._ledger = Ledger()
+        self._receipt_tracker = ReceiptTracker()
         self._blocks = Blocks()
         self._state = StateParts(state_provider, state_receiver, self._blocks, self._enqueue, self._fail_state)
         self._calls = Calls(self._send_call)
@@ -120,7 +120,7 @@ class Group:
     @property
     def stable_position(self) -> int:
         """Every member of the primary view has delivered the log up to here."""
-        return self._ledger.stable
+        return self._receipt_tracker.stable
 
     @property
     def failing_lookups(self) -> str:
@@ -158,12 +158,12 @@ class Group:
             gathering.room -= len(payload) + MESSAGE_OVERHEAD
             if gathering.room < 0:
                 gathering.flush()
-            return self._ledger.unordered if order == "fifo" else self._ledger.issue(1)
+            return self._receipt_tracker.unordered if order == "fifo" else self._receipt_tracker.issue(1)
         stream = self._streams.get(order)
-        if stream is None or self._end is not None or stream[1].outstanding > LANE_BYTES:
+        if stream is None or self._end is not None or stream[1].outstanding > SEND_QUEUE_BYTES:
             return await self.multicast_many((payload,), order=order)
         gathering.add(order, *stream, payload)
-        return self._ledger.unordered if order == "fifo" else self._ledger.issue(1)
+        return self._receipt_tracker.unordered if order == "fifo" else self._receipt_tracker.issue(1)
 
     async def multicast_many(
         self,
@@ -188,9 +188,11 @@ class Group:
     ) -> Receipt:
         self._check_open()
         size = measure(messages)
-        lane = await self._lanes.space((channel, None))
-        lane.outstanding += size
-        receipt = self._ledger.issue(len(messages)) if channel is Channel.TOTAL else self._ledger.unordered
+        send_queue = await self._send_queues.space((channel, None))
+        send_queue.outstanding += size
+        receipt = (
+            self._receipt_tracker.issue(len(messages)) if channel is Channel.TOTAL else self._receipt_tracker.unordered
+        )
         self._gathering.offer(Outgoing((channel, None), messages, port, tag, size))
         return receipt
 
@@ -222,22 +224,22 @@ class Group:
             return None
         if type(to) is not Address or not is_plain or self._end is not None:
             return await self.send_many(to, (payload,))
-        lane = self._lanes.at((Channel.UNICAST, to))
-        if lane.outstanding > LANE_BYTES:
+        send_queue = self._send_queues.at((Channel.UNICAST, to))
+        if send_queue.outstanding > SEND_QUEUE_BYTES:
             return await self.send_many(to, (payload,))
-        gathering.add(to, (Channel.UNICAST, to), lane, payload)
+        gathering.add(to, (Channel.UNICAST, to), send_queue, payload)
         return None
 
     async def send_many(self, to: Address, payloads: Sequence[bytes]) -> None:
         self._check_open()
         if not isinstance(to, Address):
             raise MisuseError(f"{to!r} is no member; take one of group.view.members")
-        await self._lanes.space((Channel.UNICAST, to))
+        await self._send_queues.space((Channel.UNICAST, to))
         self._send_direct(to, payloads, Port.APP)
 
     def _send_direct(self, to: Address, messages: Sequence[bytes], port: int) -> None:
         size = measure(messages)
-        self._lanes.at((Channel.UNICAST, to)).outstanding += size
+        self._send_queues.at((Channel.UNICAST, to)).outstanding += size
         self._gathering.offer(Outgoing((Channel.UNICAST, to), messages, port, None, size))
 
     # Calls
@@ -341,17 +343,17 @@ class Group:
             case Delivered():
                 self._delivered(effect)
             case Superseded():
-                self._ledger.deliver(effect.count, effect.position)
+                self._receipt_tracker.deliver(effect.count, effect.position)
             case Freed():
-                self._lanes.freed(effect)
+                self._send_queues.freed(effect)
             case StableAdvanced():
-                self._ledger.advance_stable(effect.position)
+                self._receipt_tracker.advance_stable(effect.position)
             case ViewInstalled():
                 self._enter(effect)
             case SendFailed():
                 self._send_failed(effect)
             case AppendRepeated():
-                self._ledger.skip(effect)
+                self._receipt_tracker.skip(effect)
             case RolledBack():
                 self._rolled_back(effect)
             case ProvideState():
@@ -383,7 +385,7 @@ class Group:
         if effect.channel is Channel.TOTAL and position is not None:
             self.position = position + len(messages) - 1
             if effect.sender == self.address and not effect.is_replayed:
-                self._ledger.deliver(len(messages), position)
+                self._receipt_tracker.deliver(len(messages), position)
         if effect.port == Port.APP:
             batch = Batch(effect.sender, messages, position, ORDERS[effect.channel])
             self._enqueue(batch, weight_of(messages, effect.bodies))
@@ -403,7 +405,7 @@ class Group:
         self._view = effect.view
         for member in gone:
             self._calls.lost(member)
-            self._lanes.drop(member)
+            self._send_queues.drop(member)
         self._blocks.on_view(effect.view)
         self._tell_services()
         self._enqueue(effect)
@@ -416,7 +418,7 @@ class Group:
 
     def _send_failed(self, effect: SendFailed) -> None:
         if effect.channel is Channel.TOTAL and effect.first:
-            self._ledger.fail(effect.first, effect.last, effect.error)
+            self._receipt_tracker.fail(effect.first, effect.last, effect.error)
         elif effect.channel is Channel.UNICAST and effect.to is not None:
             self._calls.lost(effect.to, effect.error)
         self._enqueue(effect)
@@ -426,7 +428,7 @@ class Group:
             f"positions from {effect.first} on were taken back: this member was cut off from the primary component; "
             "look into the log before sending them again"
         )
-        self._ledger.roll_back(effect.first, error)
+        self._receipt_tracker.roll_back(effect.first, error)
         self._enqueue(effect)
 
     # The state of the application
@@ -577,9 +579,9 @@ class Group:
 
     # Services
 
-    def observe_journal(self, keeper: JournalKeeper | None) -> None:
-        if keeper is not None:
-            self._observer.first = lambda: keeper.journal.first
+    def observe_journal(self, journal_writer: JournalWriter | None) -> None:
+        if journal_writer is not None:
+            self._observer.first = lambda: journal_writer.journal.first
 
     def serves(self, name: str, place: str, close: Callable[[], None]) -> None:
         """Something is served beside the group; it is closed with it."""
@@ -595,7 +597,7 @@ class Group:
         if self._observer.services and len(self._view.members) > 1:
             notice = json.dumps(self._observer.services).encode()
             size = measure((notice,))
-            self._lanes.at((Channel.MULTICAST, None)).outstanding += size
+            self._send_queues.at((Channel.MULTICAST, None)).outstanding += size
             self._gathering.offer(Outgoing((Channel.MULTICAST, None), (notice,), Port.NOTICE, None, size))
 
     def services(self) -> dict[str, str]:
@@ -641,8 +643,8 @@ class Group:
         if not self._left.done():
             self._left.set_result(None)
         self._gathering.drop()
-        self._ledger.close(error)
-        self._lanes.close()
+        self._receipt_tracker.close(error)
+        self._send_queues.close()
         waiting: list[asyncio.Future[Any]] = [future for _, future in self._view_waiters]
         for future in [*waiting, *self._snapshots.waiting]:
             if not future.done():

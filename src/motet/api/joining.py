@@ -21,7 +21,7 @@ from motet.log.journal import Journal
 from motet.protocol.core.effects import Effect
 from motet.protocol.core.identity import Address, Endpoint, parse_endpoint
 from motet.protocol.core.view import View
-from motet.protocol.member import Member, Memory
+from motet.protocol.member import DurableState, Member
 from motet.protocol.member.trace import Tracer
 from motet.runtime.driver import Driver
 from motet.runtime.envelope import SealedEnvelope
@@ -33,7 +33,7 @@ from motet.runtime.transport import TransportConfig, UdpTransport
 from motet.runtime.world import REAL_WORLD, Transport, World
 
 if TYPE_CHECKING:
-    from motet.runtime.journal_writer import JournalKeeper
+    from motet.runtime.journal_writer import JournalWriter
 
 logger = logging.getLogger("motet")
 WARN_AFTER_S = 5.0
@@ -114,11 +114,11 @@ class Joining:
             driver, listeners = self._driver(transport, config, journal)
             group = self._group(driver, config)
             listeners.append(group)
-            keeper = self._keep(driver, journal) if journal is not None else None
+            journal_writer = self._keep(driver, journal) if journal is not None else None
             self._trace(driver, group, config, undo)
-            self._serve(group, config, keeper)
+            self._serve(group, config, journal_writer)
             undo.pop_all()
-        group.observe_journal(keeper)
+        group.observe_journal(journal_writer)
         keep_heap()
         if self.thread:
             driver.start_in_thread()
@@ -145,24 +145,26 @@ class Joining:
             state_receiver=self.state_receiver,
         )
 
-    def _serve(self, group: Group, config: Config, keeper: JournalKeeper | None) -> None:
+    def _serve(self, group: Group, config: Config, journal_writer: JournalWriter | None) -> None:
         if config.log_bind or config.admin_bind:
             from motet.api.services import start_services  # Arrow Flight and HTTP cost memory, and few need them
 
-            start_services(group, config, keeper.progress if keeper is not None else None)
+            start_services(group, config, journal_writer.progress if journal_writer is not None else None)
 
-    def _keep(self, driver: Driver, journal: Journal) -> JournalKeeper:
+    def _keep(self, driver: Driver, journal: Journal) -> JournalWriter:
         """Whoever takes a state does not want what led to it as well."""
         from motet.runtime.catchup import Replay
-        from motet.runtime.journal_writer import JournalKeeper  # brings pyarrow along
+        from motet.runtime.journal_writer import JournalWriter  # brings pyarrow along
 
         takes_state = self.state_receiver is not None
         wall_clock = self.world.wall_clock
-        keeper = JournalKeeper(journal, driver.member, driver.do, replays=not takes_state, wall_clock=wall_clock)
-        driver.keeper = keeper
+        journal_writer = JournalWriter(
+            journal, driver.member, driver.do, replays=not takes_state, wall_clock=wall_clock
+        )
+        driver.journal_writer = journal_writer
         if self.replay_from is not None:
             driver.replay = lambda: list(Replay(journal).read(max(self.replay_from or 1, journal.first)))
-        return keeper
+        return journal_writer
 
     def _trace(self, driver: Driver, group: Group, config: Config, undo: contextlib.ExitStack) -> None:
         if config.trace_file:
@@ -185,7 +187,7 @@ class Joining:
         )
         member = Member(address, self.group, settings, rng, _memory(journal))
         if journal is not None:
-            journal.begin(address, founds=config.founds)
+            journal.begin(address, may_bootstrap=config.may_bootstrap)
         listeners: list[Group] = []
 
         def listen(news: list[Effect]) -> None:
@@ -254,12 +256,12 @@ def join(group: str, **options: Any) -> Joining:
     return Joining(group, **options)
 
 
-def _memory(journal: Journal | None) -> Memory:
+def _memory(journal: Journal | None) -> DurableState:
     if journal is None:
-        return Memory()
+        return DurableState()
     past = (*journal.past, *((journal.owner.incarnation,) if journal.owner is not None else ()))
     known = (journal.record, journal.epoch, journal.position, journal.stable, past, journal.producers)
-    return Memory(*known, founds=journal.founds)
+    return DurableState(*known, may_bootstrap=journal.may_bootstrap)
 
 
 def _transport_config(config: Config) -> TransportConfig:

@@ -41,7 +41,7 @@ class EventQueue:
         self._events.append((event, weight))
         self.weight += weight
         if self.weight > self.limit and not self.is_held:
-            self._pull_brake()
+            self._apply_back_pressure()
         if self._wake is not None:
             self._wake_up()
 
@@ -66,7 +66,7 @@ class EventQueue:
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 
-    def _pull_brake(self) -> None:
+    def _apply_back_pressure(self) -> None:
         self.is_held = True
         self._hold()
         loop = asyncio.get_running_loop()

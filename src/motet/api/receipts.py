@@ -18,9 +18,9 @@ class Receipt:
     _seen = 0  # rollbacks that came before it was delivered
     _waiters: list[asyncio.Future[None]] | None = None
 
-    def __init__(self, ledger: Ledger, last: int, count: int) -> None:
+    def __init__(self, receipt_tracker: ReceiptTracker, last: int, count: int) -> None:
         """Set as little as possible: there is one for every message, and few are ever asked."""
-        self._ledger = ledger
+        self._receipt_tracker = receipt_tracker
         self.last = last  # number of the last message among all that this member sent in order
         self.count = count
 
@@ -43,21 +43,21 @@ class Receipt:
         try:
             position = await self.delivered()
         except RepeatedAppendError as repeat:  # what it repeats may still be taken back
-            await self._ledger.until_stable(self, repeat.position)
+            await self._receipt_tracker.until_stable(self, repeat.position)
             raise
-        await self._ledger.until_stable(self, position)
+        await self._receipt_tracker.until_stable(self, position)
         return position
 
     def _settle(self, position: int | None, error: Exception | None) -> None:
         self.position, self._error = position, error
-        self._seen = len(self._ledger.rollbacks)
+        self._seen = len(self._receipt_tracker.rollbacks)
         waiters, self._waiters = self._waiters, None
         for future in waiters or ():
             if not future.done():
                 future.set_result(None)
 
 
-class Ledger:
+class ReceiptTracker:
     """All receipts of one member, in the order of sending."""
 
     def __init__(self) -> None:

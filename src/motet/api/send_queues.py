@@ -11,12 +11,12 @@ from motet.errors import MisuseError
 from motet.protocol.core.effects import Channel
 from motet.protocol.core.identity import Address
 from motet.protocol.wire.body import MAX_MESSAGE_BYTES
-from motet.runtime.driver import Freed, LaneKey
+from motet.runtime.driver import Freed, SendQueueKey
 
-LANE_BYTES = 2 << 20  # what may wait for window space before a send waits; more only gets cold in the caches
+SEND_QUEUE_BYTES = 2 << 20  # what may wait for window space before a send waits; more only gets cold in the caches
 
 
-class Lane:
+class SendQueue:
     __slots__ = ("outstanding", "waiters")
 
     def __init__(self) -> None:
@@ -25,49 +25,49 @@ class Lane:
 
     def free(self, size: int) -> None:
         self.outstanding = max(0, self.outstanding - size)  # what was sent before a lane was dropped may be told later
-        if self.outstanding <= LANE_BYTES // 2:
+        if self.outstanding <= SEND_QUEUE_BYTES // 2:
             while self.waiters:
                 waiter = self.waiters.popleft()
                 if not waiter.done():
                     waiter.set_result(None)
 
 
-class Lanes:
+class SendQueues:
     def __init__(self, check_open: Callable[[], None]) -> None:
         self._check_open = check_open
-        self._lanes: dict[LaneKey, Lane] = {}
+        self._send_queues: dict[SendQueueKey, SendQueue] = {}
 
-    async def space(self, key: LaneKey) -> Lane:
+    async def space(self, key: SendQueueKey) -> SendQueue:
         """The lane, as soon as it has space."""
-        lane = self.at(key)
-        while lane.outstanding > LANE_BYTES:
+        send_queue = self.at(key)
+        while send_queue.outstanding > SEND_QUEUE_BYTES:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            lane.waiters.append(waiter)
+            send_queue.waiters.append(waiter)
             await waiter
             self._check_open()
-        return lane
+        return send_queue
 
-    def at(self, key: LaneKey) -> Lane:
-        lane = self._lanes.get(key)
-        if lane is None:
-            lane = self._lanes[key] = Lane()
-        return lane
+    def at(self, key: SendQueueKey) -> SendQueue:
+        send_queue = self._send_queues.get(key)
+        if send_queue is None:
+            send_queue = self._send_queues[key] = SendQueue()
+        return send_queue
 
     def freed(self, effect: Freed) -> None:
-        lane = self._lanes.get(effect.lane)
-        if lane is None:
+        send_queue = self._send_queues.get(effect.send_queue)
+        if send_queue is None:
             return
-        lane.free(effect.size)
+        send_queue.free(effect.size)
 
     def drop(self, member: Address) -> None:
         """Gone for good: what is still on the way to it is the driver's, which tells in time that it failed."""
-        lane = self._lanes.pop((Channel.UNICAST, member), None)
-        if lane is not None:
-            lane.free(lane.outstanding)
+        send_queue = self._send_queues.pop((Channel.UNICAST, member), None)
+        if send_queue is not None:
+            send_queue.free(send_queue.outstanding)
 
     def close(self) -> None:
-        for lane in self._lanes.values():
-            lane.free(lane.outstanding)
+        for send_queue in self._send_queues.values():
+            send_queue.free(send_queue.outstanding)
 
 
 def measure(messages: Sequence[bytes]) -> int:

@@ -43,7 +43,7 @@ class Appending:
         return last - len(payloads) + 1, last
 
 
-class AdminFace:
+class AdminService:
     """Threads of the admin server into the group (an `Observed`)."""
 
     def __init__(self, group: Group, loop: asyncio.AbstractEventLoop) -> None:
@@ -101,6 +101,6 @@ def start_services(group: Group, config: Config, log: LogProgress | None) -> Non
         service = LogService(log, appender, config.log_bind, config.token or None, group=group.name)
         group.serves("log", service.endpoint, service.close)
     if config.admin_bind:
-        admin = AdminServer(AdminFace(group, loop), _admin_config(config))
+        admin = AdminServer(AdminService(group, loop), _admin_config(config))
         admin.start()
         group.serves("admin", str(admin.endpoint), admin.close)

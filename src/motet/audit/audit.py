@@ -24,8 +24,8 @@ from motet.audit.guarantees import (
     TOTAL_ORDER,
     VIRTUAL_SYNCHRONY,
 )
-from motet.audit.inputs import MemberInput, Piece, UnusableInputError, cuts_of, find_members
-from motet.audit.jobs import MARGIN, Suspect, cells_of, compare_cells
+from motet.audit.inputs import MemberInput, Split, UnusableInputError, cuts_of, find_members
+from motet.audit.jobs import MARGIN, Suspect, compare_ranges, ranges_of
 from motet.audit.kernels import stream_fault
 from motet.audit.metadata import (
     as_findings,
@@ -42,7 +42,7 @@ from motet.log.journal.evidence import Facts
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-MOST_CELLS_IN_DETAIL = 16  # of one member: the first ones tell what happened
+MOST_RANGES_IN_DETAIL = 16  # of one member: the first ones tell what happened
 
 # One query each, all asked at once: see _Auditor. The table `cells` has a line per member and cell.
 QUESTIONS = {
@@ -92,16 +92,16 @@ def run_audit(spark: SparkSession, directories: Sequence[str], *, with_times: bo
     """`with_times` also gathers what the report plots."""
     began = time.perf_counter()
     members, unusable = find_members(directories)
-    if not any(member.pieces for member in members):
+    if not any(member.splits for member in members):
         raise UnusableInputError("; ".join(unusable) or f"nothing to audit in {', '.join(directories)}: no rows")
-    cells = cells_of(spark, members, cuts_of(members), with_times=with_times).persist()
+    ranges = ranges_of(spark, members, cuts_of(members), with_times=with_times).persist()
     try:
-        cells.count()  # in all tasks at once; what follows is small, and quicker in one partition than shuffled
-        cells.coalesce(1).createOrReplaceTempView("cells")
+        ranges.count()  # in all tasks at once; what follows is small, and quicker in one partition than shuffled
+        ranges.coalesce(1).createOrReplaceTempView("cells")
         return _Auditor(spark, members, tuple(unusable), directories, with_times).verdict(began)
     finally:
         spark.catalog.dropTempView("cells")
-        cells.unpersist()
+        ranges.unpersist()
 
 
 class _Auditor:
@@ -156,7 +156,7 @@ class _Auditor:
             unusable=self._unusable,
             looked_at=self._looked_at(counts, totals),
             rows=sum(row["rows"] for row in counts.values()),
-            cells=sum(row["cells"] for row in counts.values()),
+            ranges=sum(row["cells"] for row in counts.values()),
             seconds=time.perf_counter() - began,
             facts=facts,
         )
@@ -199,7 +199,7 @@ class _Auditor:
     def _differences(self, totals: Sequence[Any]) -> list[Difference]:
         suspects = list(self._suspects(sorted(self._answers["differing"], key=lambda row: row["first"])))
         owners = owners_of(self._members, {total["sender"] for total in totals})
-        return without_echoes(compare_cells(self._spark, suspects, owners)) if suspects else []
+        return without_echoes(compare_ranges(self._spark, suspects, owners)) if suspects else []
 
     def _suspects(self, rows: Sequence[Any]) -> Iterator[Suspect]:
         """The first differing cells of each member. What follows a shift differs everywhere and says nothing new."""
@@ -208,7 +208,7 @@ class _Auditor:
             held = [(one["member"], one["digest"]) for one in row["held"]]
             common = max((digest for _, digest in held), key=[digest for _, digest in held].count)
             odd = {member for member, digest in held if digest != common}
-            if any(looked.get(member, 0) < MOST_CELLS_IN_DETAIL for member in odd):
+            if any(looked.get(member, 0) < MOST_RANGES_IN_DETAIL for member in odd):
                 looked |= {member: looked.get(member, 0) + 1 for member in odd}
                 yield self._suspect({member for member, _ in held}, row["first"], row["last"])
 
@@ -217,8 +217,8 @@ class _Auditor:
         low = max(first - MARGIN, *(member.first for member in members))
         high = min(last + MARGIN, *(member.last for member in members))
         low, high = min(low, first), max(high, last)
-        pieces = tuple((member.name, _overlapping(member.pieces, low, high)) for member in members)
-        return Suspect(first, last, low, high, pieces)
+        splits = tuple((member.name, _overlapping(member.splits, low, high)) for member in members)
+        return Suspect(first, last, low, high, splits)
 
     def _looked_at(self, counts: dict[str, Any], totals: Sequence[Any]) -> dict[str, str]:
         shared = self._answers["shared"][0]
@@ -251,8 +251,8 @@ class _Auditor:
         return {INTEGRITY: f"senders' own journals witness {sum(own.values())} of {sum(most.values())} messages"}
 
 
-def _overlapping(pieces: Sequence[Piece], first: int, last: int) -> tuple[Piece, ...]:
-    return tuple(piece for piece in pieces if piece.first <= last and piece.last >= first)
+def _overlapping(splits: Sequence[Split], first: int, last: int) -> tuple[Split, ...]:
+    return tuple(split for split in splits if split.first <= last and split.last >= first)
 
 
 def owners_of(members: Sequence[MemberInput], senders: set[str]) -> dict[str, str]:

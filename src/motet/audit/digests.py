@@ -35,9 +35,9 @@ class Digest:
     def names(self, codes: NDArray[np.integer], texts: Sequence[str]) -> None:
         self.numbers(np.array([_name_hash(text) for text in texts], dtype=np.uint64)[codes])
 
-    def binary(self, pieces: Sequence[pa.Array]) -> None:
+    def binary(self, splits: Sequence[pa.Array]) -> None:
         """Lengths (-1 for none), then bytes: the same however the rows were cut into batches."""
-        lengths, texts = zip(*(lengths_and_bytes(piece) for piece in pieces), strict=True)
+        lengths, texts = zip(*(lengths_and_bytes(split) for split in splits), strict=True)
         for length in lengths:
             self.numbers(length)
         for text in texts:

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from motet.audit.digests import KEY_BYTES
 from motet.audit.guarantees import INTEGRITY, STABILITY
-from motet.audit.inputs import RANGE, MemberInput, Piece, UnusableInputError, find_members, is_journal
-from motet.audit.jobs import Suspect, cells_of, compare_cells
+from motet.audit.inputs import RANGE, MemberInput, Split, UnusableInputError, find_members, is_journal
+from motet.audit.jobs import Suspect, compare_ranges, ranges_of
 from motet.audit.kernels import stream_fault
 from motet.audit.metadata import as_findings, stable_differences, stranger_findings, synchrony_findings
 from motet.audit.verdict import Finding, sorted_findings
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 CELL = 1 << 12  # positions; smaller than an audit's, so that an alarm comes soon
-MOST_CELLS_PER_BEAT = 4096  # of one member: after a long absence the rest waits for the next beat
+MOST_RANGES_PER_BEAT = 4096  # of one member: after a long absence the rest waits for the next beat
 MOST_KEPT = 1 << 16  # cells of which not all members have passed: a member that is gone for good must not fill memory
 
 Alarm = Callable[[Sequence[Finding]], None]
@@ -115,9 +115,9 @@ class LiveAudit:
             return now
         known = self._state.member(member.name)
         first = max(known["next"], -(-(bounds.first - 1) // CELL) * CELL + 1)
-        count = min((bounds.stable - first + 1) // CELL, MOST_CELLS_PER_BEAT)
+        count = min((bounds.stable - first + 1) // CELL, MOST_RANGES_PER_BEAT)
         if count > 0:
-            now.pieces = [Piece(member.name, member.path, first, first + count * CELL - 1, RANGE)]
+            now.splits = [Split(member.name, member.path, first, first + count * CELL - 1, RANGE)]
         known["first_now"], known["stable_now"] = bounds.first, bounds.stable
         return now
 
@@ -131,11 +131,11 @@ class LiveAudit:
             known["stable"] = max(before, now)
 
     def _cells(self, members: Sequence[MemberInput]) -> Iterator[Finding]:
-        pieces = [piece for member in members for piece in member.pieces]
-        if not pieces:
+        splits = [split for member in members for split in member.splits]
+        if not splits:
             return
-        cuts = range(min(piece.first for piece in pieces), max(piece.last for piece in pieces) + 2, CELL)
-        rows = cells_of(self._spark, members, cuts, key=self._state.key).collect()
+        cuts = range(min(split.first for split in splits), max(split.last for split in splits) + 2, CELL)
+        rows = ranges_of(self._spark, members, cuts, key=self._state.key).collect()
         for row in sorted(rows, key=lambda row: (row["first"], row["member"])):
             yield from self._of_cell(row, members)
         yield from self._compare(members)
@@ -149,11 +149,11 @@ class LiveAudit:
         if not near:
             return last, []
         tails = [
-            MemberInput(one.name, one.path, [Piece(one.name, one.path, whole + 1, last, RANGE)], one.owners, one.facts)
+            MemberInput(one.name, one.path, [Split(one.name, one.path, whole + 1, last, RANGE)], one.owners, one.facts)
             for one in members
             if one.name in near
         ]
-        rows = cells_of(self._spark, tails, [whole + 1, last + 1], key=self._state.key).collect()
+        rows = ranges_of(self._spark, tails, [whole + 1, last + 1], key=self._state.key).collect()
         found = [
             finding for row in rows for finding in self._of_rows(row, dict(known[row["member"]]["streams"]), tails)
         ]
@@ -167,7 +167,7 @@ class LiveAudit:
         yield from self._of_rows(row, known["streams"], members)
         if row["error"] is None:
             known["next"] = row["last"] + 1
-            self._state.cells.setdefault(row["first"], {})[row["member"]] = row["digest"].hex()
+            self._state.ranges.setdefault(row["first"], {})[row["member"]] = row["digest"].hex()
 
     def _of_rows(self, row: Any, streams: dict[str, list[int]], members: Sequence[MemberInput]) -> Iterator[Finding]:
         """What is wrong with one member's rows on their own. `streams` has how far each of its senders was before."""
@@ -196,47 +196,47 @@ class LiveAudit:
 
     def _compare(self, members: Sequence[MemberInput]) -> Iterator[Finding]:
         suspects = []
-        for first, held in sorted(self._state.cells.items()):
+        for first, held in sorted(self._state.ranges.items()):
             if len(set(held.values())) > 1:
                 last = first + CELL - 1
-                pieces = [(m.name, (Piece(m.name, m.path, first, last, RANGE),)) for m in members if m.name in held]
-                suspects.append(Suspect(first, last, first, last, tuple(pieces)))
+                splits = [(m.name, (Split(m.name, m.path, first, last, RANGE),)) for m in members if m.name in held]
+                suspects.append(Suspect(first, last, first, last, tuple(splits)))
         self._state.forget(self._members)
         if suspects:
             yield from self._differing(suspects[0], members)
 
     def _differing(self, suspect: Suspect, members: Sequence[MemberInput]) -> Iterator[Finding]:
         owners = {sender: member.name for member in members for sender in member.owners}
-        differing = compare_cells(self._spark, [suspect], owners)
+        differing = compare_ranges(self._spark, [suspect], owners)
         yield from as_findings(differing)
         yield from stable_differences(differing, members)
         yield from synchrony_findings(members, differing)
 
 
-def _pieces(members: Sequence[MemberInput]) -> tuple[tuple[str, tuple[Piece, ...]], ...]:
-    return tuple((member.name, tuple(member.pieces)) for member in members)
+def _pieces(members: Sequence[MemberInput]) -> tuple[tuple[str, tuple[Split, ...]], ...]:
+    return tuple((member.name, tuple(member.splits)) for member in members)
 
 
 class _State:
     """What is known of each member, and digests of cells that not all of them have passed."""
 
-    def __init__(self, members: dict[str, dict[str, Any]], cells: dict[int, dict[str, str]], key: bytes) -> None:
+    def __init__(self, members: dict[str, dict[str, Any]], ranges: dict[int, dict[str, str]], key: bytes) -> None:
         self.key = key  # of the digests
         self._by_name = members
-        self.cells = cells
+        self.ranges = ranges
 
     @classmethod
     def load(cls, path: Path) -> _State:
         if not path.exists():
             return cls({}, {}, token_bytes(KEY_BYTES))
         fields = json.loads(path.read_text())
-        cells = {int(first): held for first, held in fields["cells"].items()}
-        return cls(fields["members"], cells, bytes.fromhex(fields["key"]))
+        ranges = {int(first): held for first, held in fields["cells"].items()}
+        return cls(fields["members"], ranges, bytes.fromhex(fields["key"]))
 
     def save(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh = path.with_suffix(".new")
-        fresh.write_text(json.dumps({"key": self.key.hex(), "members": self._by_name, "cells": self.cells}))
+        fresh.write_text(json.dumps({"key": self.key.hex(), "members": self._by_name, "cells": self.ranges}))
         fresh.replace(path)
 
     def member(self, name: str) -> dict[str, Any]:
@@ -245,10 +245,10 @@ class _State:
     def forget(self, members: Sequence[MemberInput]) -> None:
         """Cells that everybody has passed and has alike; and the oldest, when there are too many."""
         passed = min(self.member(member.name)["next"] for member in members)
-        alike = {first for first, held in self.cells.items() if len(set(held.values())) == 1}
+        alike = {first for first, held in self.ranges.items() if len(set(held.values())) == 1}
         gone = {first for first in alike if first + CELL <= passed}
-        gone |= set(sorted(alike)[: max(0, len(self.cells) - MOST_KEPT)])
-        self.cells = {first: held for first, held in self.cells.items() if first not in gone}
+        gone |= set(sorted(alike)[: max(0, len(self.ranges) - MOST_KEPT)])
+        self.ranges = {first: held for first, held in self.ranges.items() if first not in gone}
 
 
 def _view_fact(record: Any) -> ViewFact:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from motet.audit.kernels import CHUNK
 from motet.errors import MotetError
-from motet.log.journal.evidence import Facts, SegmentWalk, StableFact, ViewFact, last_position, owners, segments_in
+from motet.log.journal.evidence import Facts, SegmentScan, StableFact, ViewFact, last_position, owners, segments_in
 from motet.log.journal.reader import JournalReader
 
 SEGMENTS, PARQUET = "*.seg", "*.parquet"
@@ -34,7 +34,7 @@ class UnusableInputError(MotetError):
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Split:
     member: str
     path: str
     first: int
@@ -50,7 +50,7 @@ class Piece:
 class MemberInput:
     name: str
     path: str
-    pieces: list[Piece] = field(default_factory=list)
+    splits: list[Split] = field(default_factory=list)
     owners: list[str] = field(default_factory=list)  # senders that this journal's process was, one life after another
     facts: Facts = field(default_factory=Facts)  # of all segments together, in their order
     by_segment: dict[str, Facts] = field(default_factory=dict)
@@ -58,11 +58,11 @@ class MemberInput:
 
     @property
     def first(self) -> int:
-        return min((piece.first for piece in self.pieces), default=0)
+        return min((split.first for split in self.splits), default=0)
 
     @property
     def last(self) -> int:
-        return max((piece.last for piece in self.pieces), default=0)
+        return max((split.last for split in self.splits), default=0)
 
     @property
     def stable(self) -> int:
@@ -81,8 +81,8 @@ class MemberInput:
         self.facts.views += facts.views
         self.facts.marks += facts.marks
         self.facts.damage += facts.damage
-        if facts.torn_at:
-            self.notes.append(f"{Path(segment).name} ends inside a record at byte {facts.torn_at}: a torn tail")
+        if facts.interrupted_at:
+            self.notes.append(f"{Path(segment).name} ends inside a record at byte {facts.interrupted_at}: a torn tail")
 
 
 def find_members(directories: Sequence[str]) -> tuple[list[MemberInput], list[str]]:
@@ -155,7 +155,7 @@ def _open_journal(directory: Path) -> MemberInput:
     for path, first, after in zip(paths, firsts, [*firsts[1:], None], strict=True):
         last = after - 1 if after is not None else last_position(path, first)
         if last >= first:
-            member.pieces.append(Piece(member.name, str(path), first, last))
+            member.splits.append(Split(member.name, str(path), first, last))
     return member
 
 
@@ -174,12 +174,12 @@ def _introduce(member: MemberInput, directory: Path) -> None:
 def _open_parquet(path: Path) -> MemberInput:
     member = MemberInput(path.stem if path.is_file() else path.name, str(path))
     for file in [path] if path.is_file() else _exports(path):
-        member.pieces += _row_groups(member.name, file)
-    member.pieces.sort(key=lambda piece: piece.first)
+        member.splits += _row_groups(member.name, file)
+    member.splits.sort(key=lambda split: split.first)
     return member
 
 
-def _row_groups(member: str, file: Path) -> Iterator[Piece]:
+def _row_groups(member: str, file: Path) -> Iterator[Split]:
     meta = pq.read_metadata(file)
     missing = [column for column in COLUMNS if column not in meta.schema.to_arrow_schema().names]
     if missing:
@@ -190,7 +190,7 @@ def _row_groups(member: str, file: Path) -> Iterator[Piece]:
     for group in range(meta.num_row_groups):
         statistics = meta.row_group(group).column(column).statistics
         if meta.row_group(group).num_rows and statistics is not None and statistics.has_min_max:
-            yield Piece(member, str(file), statistics.min, statistics.max, group)
+            yield Split(member, str(file), statistics.min, statistics.max, group)
 
 
 def _name_apart(members: list[MemberInput]) -> None:
@@ -199,13 +199,13 @@ def _name_apart(members: list[MemberInput]) -> None:
     for member in members:
         if names.count(member.name) > 1:
             member.name = f"{member.name} ({member.path})"
-            member.pieces = [Piece(member.name, p.path, p.first, p.last, p.row_group) for p in member.pieces]
+            member.splits = [Split(member.name, p.path, p.first, p.last, p.row_group) for p in member.splits]
 
 
 def cuts_of(members: Iterable[MemberInput]) -> list[int]:
     """All cuts, ascending; the last one ends the last cell."""
-    pieces = [piece for member in members for piece in member.pieces]
-    edges = {piece.first for piece in pieces} | {piece.last + 1 for piece in pieces}
+    splits = [split for member in members for split in member.splits]
+    edges = {split.first for split in splits} | {split.last + 1 for split in splits}
     if not edges:
         return []
     low, high = min(edges), max(edges)
@@ -216,52 +216,52 @@ def cuts_of(members: Iterable[MemberInput]) -> list[int]:
     return sorted(edges | set(range(-(-low // CHUNK) * CHUNK, high, CHUNK)))
 
 
-def cuts_within(cuts: Sequence[int], piece: Piece) -> list[int]:
-    return list(cuts[bisect_left(cuts, piece.first) : bisect_right(cuts, piece.last + 1)])
+def cuts_within(cuts: Sequence[int], split: Split) -> list[int]:
+    return list(cuts[bisect_left(cuts, split.first) : bisect_right(cuts, split.last + 1)])
 
 
-def read_piece(piece: Piece, facts: Facts | None = None, *, with_times: bool = False) -> Iterator[pa.RecordBatch]:
+def read_split(split: Split, facts: Facts | None = None, *, with_times: bool = False) -> Iterator[pa.RecordBatch]:
     """The rows of a piece as they stand in it; what a segment says beside them is put into `facts`.
 
     Times of delivery are not the same at all members, and few ask for them: without `with_times` they may be left out.
     """
-    if piece.row_group >= 0:
-        yield from _read_row_group(piece, [name for name in COLUMNS if with_times or name != "delivered_at"])
+    if split.row_group >= 0:
+        yield from _read_row_group(split, [name for name in COLUMNS if with_times or name != "delivered_at"])
         return
-    if piece.row_group == RANGE:
-        yield from JournalReader(piece.path).read(piece.first, piece.last, _BATCH_ROWS)
+    if split.row_group == RANGE:
+        yield from JournalReader(split.path).read(split.first, split.last, _BATCH_ROWS)
         return
-    walk = SegmentWalk(Path(piece.path))
+    walk = SegmentScan(Path(split.path))
     if facts is not None:
         walk.facts = facts
     yield from walk.rows()
 
 
-def read_positions(piece: Piece, first: int, last: int) -> Iterator[pa.RecordBatch]:
+def read_positions(split: Split, first: int, last: int) -> Iterator[pa.RecordBatch]:
     """Only the rows whose positions are within."""
-    for batch in read_piece(piece):
+    for batch in read_split(split):
         positions = batch.column("position").to_numpy()
         picked = batch.filter(pa.array((positions >= first) & (positions <= last)))
         if picked.num_rows:
             yield picked
 
 
-def _read_row_group(piece: Piece, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    for batch in _decoded(piece, columns):
+def _read_row_group(split: Split, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    for batch in _decoded(split, columns):
         batch.validate(full=True)  # an export may come from anywhere; what is wrong with it is an error, not a crash
         yield batch
 
 
-def _decoded(piece: Piece, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    stat = Path(piece.path).stat()
-    meta = _metadata(piece.path, stat.st_mtime_ns, stat.st_size)
-    group = meta.row_group(piece.row_group)
-    with pq.ParquetFile(piece.path, metadata=meta, read_dictionary=["view", "sender"]) as file:
+def _decoded(split: Split, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    stat = Path(split.path).stat()
+    meta = _metadata(split.path, stat.st_mtime_ns, stat.st_size)
+    group = meta.row_group(split.row_group)
+    with pq.ParquetFile(split.path, metadata=meta, read_dictionary=["view", "sender"]) as file:
         if group.total_byte_size <= _BATCH_BYTES:
-            yield from file.read_row_group(piece.row_group, columns, use_threads=False).to_batches()
+            yield from file.read_row_group(split.row_group, columns, use_threads=False).to_batches()
             return
         rows = max(1024, group.num_rows * _BATCH_BYTES // group.total_byte_size)
-        yield from file.iter_batches(rows, row_groups=[piece.row_group], columns=columns, use_threads=False)
+        yield from file.iter_batches(rows, row_groups=[split.row_group], columns=columns, use_threads=False)
 
 
 @lru_cache(maxsize=16)

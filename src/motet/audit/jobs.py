@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from motet.audit.compare import Difference, Neighbour, differences
 from motet.audit.digests import KEY_BYTES
-from motet.audit.inputs import SEGMENT, MemberInput, Piece, cuts_within, read_piece, read_positions
+from motet.audit.inputs import SEGMENT, MemberInput, Split, cuts_within, read_positions, read_split
 from motet.audit.kernels import summaries
 from motet.errors import MotetError
 from motet.log.journal.evidence import Facts
@@ -26,7 +26,7 @@ ROWS_PER_TASK = 250_000  # at least, about: starting a task takes as long as loo
 MARGIN = 4  # rows of the next cell that a comparison looks at: what is missing at the end of a cell stands there
 
 _LONGS = ("rows", "first_position", "last_position", "first_seqno", "last_seqno")
-CELLS_DDL = (
+RANGES_DDL = (
     "member STRING, path STRING, first BIGINT, last BIGINT, rows BIGINT, digest BINARY, "
     "faults ARRAY<STRUCT<check: STRING, kind: STRING, position: BIGINT, expected: STRING, found: STRING>>, "
     "streams ARRAY<STRUCT<view: STRING, sender: STRING, epoch: BIGINT, rows: BIGINT, first_position: BIGINT, "
@@ -46,7 +46,7 @@ _CELLS = pa.schema(
 )  # fmt: skip
 
 
-def cells_of(
+def ranges_of(
     spark: SparkSession,
     members: Sequence[MemberInput],
     cuts: Sequence[int],
@@ -57,16 +57,16 @@ def cells_of(
     """A line for each cell of each member. Digests can be compared with those that were made with the same `key`; one
     that is drawn here is known to nobody else."""
     key = key or token_bytes(KEY_BYTES)
-    pieces = [(piece, cuts_within(cuts, piece)) for member in members for piece in member.pieces]
-    pieces.sort(key=lambda one: -one[0].rows)
+    splits = [(split, cuts_within(cuts, split)) for member in members for split in member.splits]
+    splits.sort(key=lambda one: -one[0].rows)
 
     def work(number: int) -> Iterator[pa.RecordBatch]:
-        for piece, its_cuts in shares[number]:
-            yield _sum_up(piece, its_cuts, key, with_times)
+        for split, its_cuts in shares[number]:
+            yield _sum_up(split, its_cuts, key, with_times)
 
-    enough = -(-sum(piece.rows for piece, _ in pieces) // ROWS_PER_TASK)
-    shares = dealt(pieces, min(enough, spark.sparkContext.defaultParallelism * TASKS_PER_CORE))
-    return in_tasks(spark, len(shares), work, CELLS_DDL)
+    enough = -(-sum(split.rows for split, _ in splits) // ROWS_PER_TASK)
+    shares = dealt(splits, min(enough, spark.sparkContext.defaultParallelism * TASKS_PER_CORE))
+    return in_tasks(spark, len(shares), work, RANGES_DDL)
 
 
 def dealt(things: Sequence[Any], hands: int) -> list[list[Any]]:
@@ -87,27 +87,33 @@ def in_tasks(spark: SparkSession, count: int, work: Callable[[int], Iterator[pa.
     return spark.range(0, count, 1, count).mapInArrow(each, ddl)
 
 
-def _sum_up(piece: Piece, cuts: Sequence[int], key: bytes, with_times: bool) -> pa.RecordBatch:
+def _sum_up(split: Split, cuts: Sequence[int], key: bytes, with_times: bool) -> pa.RecordBatch:
     """All cells of a piece; then a line of what a segment has beside its rows, and of what cannot be read at all."""
     lines: list[dict[str, Any]] = []
     facts = Facts()
-    reached = piece.first - 1
+    reached = split.first - 1
     try:
-        batches = read_piece(piece, facts, with_times=with_times)
-        for cell in summaries(batches, cuts, key=key, with_times=with_times):
+        batches = read_split(split, facts, with_times=with_times)
+        for range_ in summaries(batches, cuts, key=key, with_times=with_times):
             lines.append(
-                {"member": piece.member, "path": piece.path, "first": cell.first, "last": cell.last, "rows": cell.rows}
-                | {"digest": cell.digest, "faults": [fault._asdict() for fault in cell.faults]}
-                | {"streams": [stream._asdict() for stream in cell.streams]}
-                | {"seconds": [second._asdict() for second in cell.seconds]}
+                {
+                    "member": split.member,
+                    "path": split.path,
+                    "first": range_.first,
+                    "last": range_.last,
+                    "rows": range_.rows,
+                }
+                | {"digest": range_.digest, "faults": [fault._asdict() for fault in range_.faults]}
+                | {"streams": [stream._asdict() for stream in range_.streams]}
+                | {"seconds": [second._asdict() for second in range_.seconds]}
             )
-            reached = cell.last
+            reached = range_.last
     except (MotetError, OSError, pa.ArrowException) as error:
         at = getattr(error, "position", reached)
-        lines.append({"member": piece.member, "path": piece.path, "first": reached + 1, "last": piece.last}
+        lines.append({"member": split.member, "path": split.path, "first": reached + 1, "last": split.last}
                      | {"error": str(error), "error_position": at})  # fmt: skip
-    if piece.row_group == SEGMENT:
-        lines.append({"member": piece.member, "path": piece.path, "first": piece.first, "facts": facts.to_json()})
+    if split.row_group == SEGMENT:
+        lines.append({"member": split.member, "path": split.path, "first": split.first, "facts": facts.to_json()})
     return pa.RecordBatch.from_pylist(lines, schema=_CELLS)
 
 
@@ -120,10 +126,10 @@ class Suspect:
     last: int
     low: int
     high: int
-    pieces: tuple[tuple[str, tuple[Piece, ...]], ...]
+    splits: tuple[tuple[str, tuple[Split, ...]], ...]
 
 
-def compare_cells(spark: SparkSession, suspects: Sequence[Suspect], owners: dict[str, str]) -> list[Difference]:
+def compare_ranges(spark: SparkSession, suspects: Sequence[Suspect], owners: dict[str, str]) -> list[Difference]:
     def work(number: int) -> Iterator[pa.RecordBatch]:
         found = [asdict(one) for suspect in shares[number] for one in _compare(suspect, owners)]
         yield pa.RecordBatch.from_pydict(
@@ -146,16 +152,16 @@ def _compare(suspect: Suspect, owners: dict[str, str]) -> list[Difference]:
 
 
 def _tables(suspect: Suspect, low: int) -> Iterator[tuple[str, pa.Table]]:
-    for member, pieces in suspect.pieces:
-        batches = [_plain(batch) for piece in pieces for batch in _tolerant(piece, low, suspect.high)]
+    for member, splits in suspect.splits:
+        batches = [_plain(batch) for split in splits for batch in _tolerant(split, low, suspect.high)]
         if batches:
             yield member, pa.Table.from_batches(batches)
 
 
-def _tolerant(piece: Piece, first: int, last: int) -> Iterator[pa.RecordBatch]:
+def _tolerant(split: Split, first: int, last: int) -> Iterator[pa.RecordBatch]:
     """What can be read: damage has a finding of its own."""
     try:
-        yield from read_positions(piece, first, last)
+        yield from read_positions(split, first, last)
     except (MotetError, OSError, pa.ArrowException):
         return
 

@@ -65,7 +65,7 @@ class Second(NamedTuple):
 
 
 @dataclass(slots=True)
-class CellSummary:
+class RangeSummary:
     first: int
     last: int
     rows: int
@@ -125,7 +125,7 @@ class _Part:
 
 def summaries(
     batches: Iterable[pa.RecordBatch], cuts: Sequence[int], *, key: bytes = ANY_KEY, with_times: bool = False
-) -> Iterator[CellSummary]:
+) -> Iterator[RangeSummary]:
     """Summaries of the cells that the rows fall into, in the order of the rows. `cuts` ascend; the last is the end.
 
     Digests can be compared with each other if they were made with the same `key`.
@@ -148,7 +148,7 @@ class _Gathering:
         self._cell: int | None = None
         self._parts: list[_Part] = []
 
-    def add(self, batch: pa.RecordBatch) -> Iterator[CellSummary]:
+    def add(self, batch: pa.RecordBatch) -> Iterator[RangeSummary]:
         positions = _ints(batch.column("position"))
         is_ascending = _is_ascending(positions)
         starts = self._starts(positions, is_ascending)
@@ -157,10 +157,10 @@ class _Gathering:
         first_runs = np.searchsorted(runs.index, starts).tolist()
         end_runs = [*first_runs[1:], len(runs.index)]
         for start, end, low, high in zip(starts, ends, first_runs, end_runs, strict=True):
-            cell = self._cell_of(positions[start])
-            if cell != self._cell:
+            range_ = self._cell_of(positions[start])
+            if range_ != self._cell:
                 yield from self.finish()
-                self._cell = cell
+                self._cell = range_
             self._parts.append(self._part(batch, positions, is_ascending, start, end, _slice(runs, low, high)))
 
     def _cell_of(self, position: np.int64) -> int:
@@ -171,8 +171,8 @@ class _Gathering:
         if is_ascending:
             low, high = np.searchsorted(self._cuts, positions[[0, -1]], side="right")
             return [0, *(self._cuts[low:high] - positions[0]).tolist()]
-        cells = np.searchsorted(self._cuts, positions, side="right")
-        return [0, *(np.flatnonzero(np.diff(cells)) + 1).tolist()]
+        ranges = np.searchsorted(self._cuts, positions, side="right")
+        return [0, *(np.flatnonzero(np.diff(ranges)) + 1).tolist()]
 
     def _runs(self, batch: pa.RecordBatch, positions: Ints, starts: list[int]) -> _Runs:
         """Of the whole batch at once; a run also begins where a cell does."""
@@ -203,13 +203,13 @@ class _Gathering:
             _ints(batch.column("delivered_at"))[start:end] if self._with_times else None,
         )
 
-    def finish(self) -> Iterator[CellSummary]:
+    def finish(self) -> Iterator[RangeSummary]:
         if self._cell is None:
             return
-        cell, parts = self._cell, self._parts
+        range_, parts = self._cell, self._parts
         self._cell, self._parts = None, []
-        first = int(self._cuts[max(cell, 0)])
-        last = int(self._cuts[cell + 1]) - 1 if cell + 1 < len(self._cuts) else int(parts[-1].positions.max())
+        first = int(self._cuts[max(range_, 0)])
+        last = int(self._cuts[range_ + 1]) - 1 if range_ + 1 < len(self._cuts) else int(parts[-1].positions.max())
         yield _summed_up(first, last, parts, Digest(self._key), self._views.texts, self._senders.texts)
 
 
@@ -224,13 +224,13 @@ def _slice(runs: _Runs, low: int, high: int) -> _Runs:
 
 def _summed_up(
     first: int, last: int, parts: Sequence[_Part], digest: Digest, views: list[str], senders: list[str]
-) -> CellSummary:
+) -> RangeSummary:
     positions, is_ascending = _positions(parts)
     runs = _joined(parts)
     streams = _Streams(runs, len(senders))
     faults = [*_position_faults(positions, is_ascending, first, last), *_run_faults(runs, streams, views, senders)]
     _feed(digest, positions, is_ascending, runs, parts, views, senders)
-    return CellSummary(
+    return RangeSummary(
         first=first,
         last=last,
         rows=len(positions),

@@ -14,7 +14,7 @@ from motet.audit.guarantees import (
     TOTAL_ORDER,
     VIRTUAL_SYNCHRONY,
 )
-from motet.audit.inputs import MemberInput, Piece
+from motet.audit.inputs import MemberInput, Split
 from motet.audit.verdict import Finding
 from motet.log.journal.evidence import Facts, ViewFact
 from motet.log.journal.owner import MOST_PAST
@@ -39,11 +39,11 @@ def _damage(member: MemberInput) -> Iterator[Finding]:
 
 def _foreign(member: MemberInput) -> Iterator[Finding]:
     """Segments that say they are somebody else's: members hold the same log, so nothing else may tell."""
-    for piece in member.pieces:
-        if _is_foreign(member, piece.path):
+    for split in member.splits:
+        if _is_foreign(member, split.path):
             expected = f"a segment that {member.owners[-1]} wrote"
-            found = f"one that {member.by_segment[piece.path].owner} wrote"
-            yield Finding(INTEGRITY, member.name, piece.first, FOREIGN, expected, found, where=piece.path)
+            found = f"one that {member.by_segment[split.path].owner} wrote"
+            yield Finding(INTEGRITY, member.name, split.first, FOREIGN, expected, found, where=split.path)
 
 
 def _is_foreign(member: MemberInput, path: str) -> bool:
@@ -56,29 +56,29 @@ def _is_foreign(member: MemberInput, path: str) -> bool:
 
 def _seams(member: MemberInput) -> Iterator[Finding]:
     """Where one piece ends the next one begins: in positions, in bytes, and in the chained hash."""
-    pieces = sorted(member.pieces, key=lambda piece: (piece.first, piece.last))
-    for before, after in pairwise(pieces):
+    splits = sorted(member.splits, key=lambda split: (split.first, split.last))
+    for before, after in pairwise(splits):
         due, found = f"position {before.last + 1} at its beginning", f"position {after.first}"
         if after.first > before.last + 1:
             yield Finding(NO_GAPS, member.name, before.last + 1, "missing", due, found, where=after.path)
         elif after.first <= before.last:
             yield Finding(NO_DUPLICATES, member.name, after.first, "position twice", due, found, where=after.path)
-    known = [(piece, member.by_segment[piece.path]) for piece in pieces if piece.path in member.by_segment]
-    for (before, earlier), (piece, later) in pairwise(known):
-        if not _is_foreign(member, before.path) and not _is_foreign(member, piece.path):
-            yield from _seam(member, piece, earlier, later)
+    known = [(split, member.by_segment[split.path]) for split in splits if split.path in member.by_segment]
+    for (before, earlier), (split, later) in pairwise(known):
+        if not _is_foreign(member, before.path) and not _is_foreign(member, split.path):
+            yield from _seam(member, split, earlier, later)
 
 
-def _seam(member: MemberInput, piece: Piece, earlier: Facts, later: Facts) -> Iterator[Finding]:
-    if min(earlier.address, later.address) < 0 or earlier.torn_at:
+def _seam(member: MemberInput, split: Split, earlier: Facts, later: Facts) -> Iterator[Finding]:
+    if min(earlier.address, later.address) < 0 or earlier.interrupted_at:
         return  # one of the two cannot be read, which is told elsewhere
     if later.address != earlier.address + earlier.size:
         expected = f"a segment that begins after {earlier.address + earlier.size} bytes of its journal"
         found = f"one that says {later.address}: it is another journal's"
-        yield Finding(INTEGRITY, member.name, piece.first, FOREIGN, expected, found, where=piece.path)
+        yield Finding(INTEGRITY, member.name, split.first, FOREIGN, expected, found, where=split.path)
     if earlier.chain and later.chain_before != earlier.chain:
         expected, found = f"a segment that goes on from the chained hash {earlier.chain}", later.chain_before
-        yield Finding(INTEGRITY, member.name, piece.first, "chain broken", expected, found, where=piece.path)
+        yield Finding(INTEGRITY, member.name, split.first, "chain broken", expected, found, where=split.path)
 
 
 def _marks(member: MemberInput) -> Iterator[Finding]:
@@ -94,7 +94,7 @@ def _marks(member: MemberInput) -> Iterator[Finding]:
             yield Finding(STABILITY, member.name, mark.stable + 1, "taken back", expected, found, where=mark.where)
         highest = max(highest, mark.stable)
     highest = max(highest, member.stable)
-    if member.pieces and highest > member.last:
+    if member.splits and highest > member.last:
         expected, found = f"positions to {highest}, which it calls stable", f"the journal ends at {member.last}"
         yield Finding(STABILITY, member.name, member.last + 1, "taken back", expected, found)
 
@@ -103,7 +103,7 @@ def _taken_back(members: Sequence[MemberInput]) -> Iterator[Finding]:
     """What anyone knew as stable in a view, every member of that view had delivered, and so it is in their journals."""
     views = {fact.view: fact.members for member in members for fact in member.views}
     for member in members:
-        if not member.pieces:
+        if not member.splits:
             continue
         known = [
             (mark.stable, other.name, mark.view)

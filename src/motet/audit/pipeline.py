@@ -17,8 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from motet.audit.inputs import RANGE, MemberInput, Piece, UnusableInputError, cuts_of, find_members, is_journal
-from motet.audit.jobs import cells_of
+from motet.audit.inputs import RANGE, MemberInput, Split, UnusableInputError, cuts_of, find_members, is_journal
+from motet.audit.jobs import ranges_of
 from motet.audit.kernels import BINS_PER_OCTAVE, LATENCY_BINS
 from motet.log.journal.reader import JournalReader
 from motet.log.journal.records import ViewRecord
@@ -79,7 +79,7 @@ class Pipeline:
 
     def run(self) -> Outcome:
         """Everything that is stable now, and no more."""
-        if not any(member.pieces for member in self._members):
+        if not any(member.splits for member in self._members):
             raise UnusableInputError(f"no rows yet in {', '.join(member.path for member in self._members)}")
         for query in [self._bronze(member, is_once=True) for member in self._members]:
             query.awaitTermination()
@@ -116,10 +116,10 @@ class Pipeline:
         from pyspark.sql.functions import broadcast, col
 
         low, high = self._extent(rows)
-        cells = self._verified(low, high)
-        cells_at = self._lake / "silver_cells" / f"batch={batch}"
-        self._write(cells.coalesce(1), cells_at)
-        kept = broadcast(self._spark.read.parquet(str(cells_at)).select("first", "last", "copies", "agreed"))
+        ranges = self._verified(low, high)
+        ranges_at = self._lake / "silver_cells" / f"batch={batch}"
+        self._write(ranges.coalesce(1), ranges_at)
+        kept = broadcast(self._spark.read.parquet(str(ranges_at)).select("first", "last", "copies", "agreed"))
         joined = rows.join(kept, col("position").between(col("first"), col("last")), "left").drop("first", "last")
         self._write(joined, self._lake / "silver" / f"batch={batch}", "epoch")
         self._outcome.silver += high - low + 1
@@ -134,9 +134,9 @@ class Pipeline:
     def _verified(self, low: int, high: int) -> DataFrame:
         """Per cell: how many journals have it, and whether they have it alike. By digests, no rows are moved."""
         members = [MemberInput(member.name, member.path, self._range(member, low, high)) for member in self._members]
-        cells = cells_of(self._spark, members, cuts_of(members))
+        ranges = ranges_of(self._spark, members, cuts_of(members))
         return (
-            cells.where("digest IS NOT NULL")
+            ranges.where("digest IS NOT NULL")
             .selectExpr("member", "first", "last", "digest")
             .groupBy("first", "last")
             .agg(*self._agreement())
@@ -151,10 +151,10 @@ class Pipeline:
             expr("sort_array(collect_list(struct(member, hex(digest) AS digest))) AS held"),
         ]
 
-    def _range(self, member: MemberInput, low: int, high: int) -> list[Piece]:
+    def _range(self, member: MemberInput, low: int, high: int) -> list[Split]:
         extent = JournalLog([member.path]).extent()
         first, last = max(low, extent.first), min(high, extent.stable)
-        return [Piece(member.name, member.path, first, last, RANGE)] if first <= last else []
+        return [Split(member.name, member.path, first, last, RANGE)] if first <= last else []
 
     # Gold
 
@@ -195,8 +195,8 @@ class Pipeline:
         """What was done so far, by the queries of this run."""
         if next((self._lake / "silver_cells").glob("*/_SUCCESS"), None) is None:
             return self._outcome
-        cells = self._spark.read.parquet(str(self._lake / "silver_cells"))
-        row = cells.selectExpr("count_if(NOT agreed) AS bad", "min(first) AS first", "max(last) AS last").first()
+        ranges = self._spark.read.parquet(str(self._lake / "silver_cells"))
+        row = ranges.selectExpr("count_if(NOT agreed) AS bad", "min(first) AS first", "max(last) AS last").first()
         assert row is not None
         self._outcome.conflicts, self._outcome.first, self._outcome.last = row["bad"], row["first"], row["last"]
         return self._outcome

@@ -108,10 +108,10 @@ class _Log:
         """Of the journal that reaches furthest, of those that have all cuts; behind them, of what is stable."""
         stable = max((member.stable for member in members), default=0) or HIGHEST
         first, last = max(1, min(cuts) - LOOKED_BACK), max(max(cuts), min(max(cuts) + LOOKED_AHEAD, stable))
-        fit = [one for one in members if one.pieces and one.first <= min(cuts) + 1 and one.last >= max(cuts)]
+        fit = [one for one in members if one.splits and one.first <= min(cuts) + 1 and one.last >= max(cuts)]
         for member in sorted(fit, key=lambda one: -one.last):
-            pieces = [piece for piece in member.pieces if piece.first <= last and piece.last >= first]
-            batches = [batch for piece in pieces for batch in read_positions(piece, first, last)]
+            splits = [split for split in member.splits if split.first <= last and split.last >= first]
+            batches = [batch for split in splits for batch in read_positions(split, first, last)]
             tables = [pa.Table.from_batches([batch]).select(_NEEDED) for batch in batches]
             plain = [table.set_column(1, "sender", table["sender"].cast(pa.string())) for table in tables]
             if plain:

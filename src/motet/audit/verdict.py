@@ -51,7 +51,7 @@ class Verdict:
     unusable: tuple[str, ...]  # inputs that could not be read at all
     looked_at: dict[str, str]  # check -> on how much it stands; a check that had nothing to look at is not in here
     rows: int
-    cells: int
+    ranges: int
     seconds: float
     facts: dict[str, Any] = field(default_factory=dict, repr=False)  # for the report
 
@@ -79,7 +79,7 @@ class Verdict:
             "members": [asdict(member) for member in self.members],
             "unusable": list(self.unusable),
         }
-        return json.dumps(shown | {"rows": self.rows, "cells": self.cells, "seconds": round(self.seconds, 3)})
+        return json.dumps(shown | {"rows": self.rows, "cells": self.ranges, "seconds": round(self.seconds, 3)})
 
 
 def sorted_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -28,7 +28,7 @@ from motet.errors import MotetError
 from motet.log.journal.disk import DIRECTORY_MODE
 from motet.protocol.core.identity import Endpoint
 
-PATIENCE_S = 1.0
+TIMEOUT_S = 1.0
 ENOUGH_FILES = 1024
 LITTLE_SPACE = 1 << 30
 SLOW_SYNC_S = 0.05
@@ -145,7 +145,7 @@ def check_sockets(examination: Examination) -> Finding:
     bind, size = examination.bind, examination.config.frame_bytes
     try:
         with _udp(bind) as sock:
-            sock.settimeout(PATIENCE_S)
+            sock.settimeout(TIMEOUT_S)
             sock.sendto(b"m" * size, sock.getsockname())
             arrived = len(sock.recv(65_536))
     except OSError as error:
@@ -212,7 +212,7 @@ def check_multicast(examination: Examination) -> Finding:
 def _hear_ourselves(group: str, host: str) -> None:
     interface = socket.inet_aton(host if host not in ("", "0.0.0.0", "localhost") else "127.0.0.1")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.settimeout(PATIENCE_S)
+        sock.settimeout(TIMEOUT_S)
         sock.bind(("", 0))
         sock.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(group) + interface)
         sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, interface)

@@ -46,13 +46,13 @@ log = typer.Typer(
 Members = Annotated[list[str], typer.Argument(metavar="HOST:PORT...", help="Log services of members.")]
 Token = Annotated[str | None, typer.Option(envvar="MOTET_TOKEN", help="The services' token.", show_default=False)]
 Roots = Annotated[str | None, typer.Option("--tls-roots", help="PEM file to trust; given, TLS is spoken.")]
-Patience = Annotated[float, typer.Option(help="Seconds without progress after which to give up.", min=0)]
+Timeouts = Annotated[float, typer.Option(help="Seconds without progress after which to give up.", min=0)]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON, for programs.")]
 
 
 @log.command()
 def offsets(
-    members: Members, token: Token = None, tls_roots: Roots = None, patience: Patience = 10.0, as_json: AsJson = False
+    members: Members, token: Token = None, tls_roots: Roots = None, timeout: Timeouts = 10.0, as_json: AsJson = False
 ) -> None:
     """Show which positions each member has. Exit code 1 if a member does not answer.
 
@@ -60,7 +60,7 @@ def offsets(
     Example:
       motet log offsets 127.0.0.1:7900 127.0.0.1:7901
     """
-    with LogClient(members, token, tls_roots, patience_s=patience) as client:
+    with LogClient(members, token, tls_roots, timeout_s=timeout) as client:
         answers = client.survey()
     if as_json:
         typer.echo(json.dumps({member: _as_dict(answer) for member, answer in answers.items()}))
@@ -78,7 +78,7 @@ def read(
     last: Annotated[int | None, typer.Option("--to", help="Last position; default: the stable one.", min=1)] = None,
     token: Token = None,
     tls_roots: Roots = None,
-    patience: Patience = 10.0,
+    timeout: Timeouts = 10.0,
     as_json: AsJson = False,
 ) -> None:
     """Print rows of the log: position, sender, key and payload; with --json all columns, one object per line.
@@ -88,7 +88,7 @@ def read(
       motet log read 127.0.0.1:7900 --from 100 --to 120
       motet log read 127.0.0.1:7900 127.0.0.1:7901 --json | jq .payload
     """
-    with LogClient(members, token, tls_roots, patience_s=patience) as client:
+    with LogClient(members, token, tls_roots, timeout_s=timeout) as client:
         bounds = client.offsets()
         start = bounds.first if first is None else first
         _print_rows(client.read(start, bounds.stable if last is None else last), as_json)
@@ -103,7 +103,7 @@ def follow(
     count: Annotated[int | None, typer.Option(help="Stop after so many rows.", min=1)] = None,
     token: Token = None,
     tls_roots: Roots = None,
-    patience: Patience = 30.0,
+    timeout: Timeouts = 30.0,
     as_json: AsJson = False,
 ) -> None:
     """Print rows as they become stable, until Ctrl-C or --count.
@@ -113,7 +113,7 @@ def follow(
       motet log follow 127.0.0.1:7900 127.0.0.1:7901
       motet log follow 127.0.0.1:7900 --from 1 --count 100 --json
     """
-    with LogClient(members, token, tls_roots, patience_s=patience) as client:
+    with LogClient(members, token, tls_roots, timeout_s=timeout) as client:
         start = client.offsets().stable + 1 if first is None else first
         try:
             _print_rows(_at_most(client.follow(start), count), as_json)
@@ -133,7 +133,7 @@ def append(
     key_separator: Annotated[str | None, typer.Option(help="What is before it in a line is the key.")] = None,
     token: Token = None,
     tls_roots: Roots = None,
-    patience: Patience = 30.0,
+    timeout: Timeouts = 30.0,
     as_json: AsJson = False,
 ) -> None:
     """Append each line of standard input as one message; they are in the log, and stable, when this ends.
@@ -147,7 +147,7 @@ def append(
         raise ConfigError("--key-separator is empty; give the text between key and payload, for example ,")
     who = SystemRandom().getrandbits(63) or 1 if producer is None else producer
     rows, first, last = 0, 0, 0
-    with LogClient(members, token, tls_roots, patience_s=patience) as client:
+    with LogClient(members, token, tls_roots, timeout_s=timeout) as client:
         for number, lines in enumerate(_gathered(sys.stdin), start=batch):
             payloads, keys = _split(lines, key_separator)
             new = [

@@ -140,7 +140,7 @@ def check_strategy(strategy: str) -> None:
 
 def settings_of(preset: str, strategy: str, *, one_by_one: bool, more: list[str] | tuple[str, ...]) -> tuple[str, ...]:
     """For the processes; whatever is wrong with one is said now."""
-    given = [f"carrier={strategy}", *(("pack_messages=false",) if one_by_one else ()), *more]
+    given = [f"strategy={strategy}", *(("pack_messages=false",) if one_by_one else ()), *more]
     load_config("", preset, given)
     return (f"preset={preset}", *given)
 

@@ -46,7 +46,7 @@ from motet.protocol.membership import (
 )
 from motet.protocol.multicast import MulticastConfig
 from motet.protocol.ordering import OrderingConfig
-from motet.protocol.ordering.config import MOST_REACH
+from motet.protocol.ordering.config import MOST_IN_FLIGHT
 from motet.protocol.snapshot.config import SnapshotConfig
 from motet.protocol.unicast import UnicastConfig
 from motet.protocol.wire.seal import SEAL_OVERHEAD, Keyring
@@ -58,13 +58,13 @@ TIES = (
     ("suspect_ns", 2, "heartbeat_ns"),
     ("discovery_interval_ns", 1, "discovery_eager_ns"),
     ("discovery_former_ns", 1, "discovery_interval_ns"),
-    ("merge_patience_ns", 1, "merge_gather_ns"),
+    ("merge_leader_timeout_ns", 1, "merge_gather_ns"),
     ("view_answer_ns", 2, "view_retry_ns"),
     ("xmit_interval_ns", 1, "min_repair_ns"),
     ("give_up_ns", 1, "xmit_interval_ns"),
     ("sync_timeout_ns", 1, "min_repair_ns"),
     ("ack_max_ns", 1, "ack_min_ns"),
-    ("order_reach_frames", 1, "order_window_frames"),
+    ("order_in_flight_frames", 1, "order_window_frames"),
 )
 
 
@@ -74,9 +74,11 @@ class Config:
     # what Python does costs as much for a small datagram as for a large one.
     frame_bytes: int = size(32_000, 512, MAX_DATAGRAM_BYTES, "the largest datagram, with all headers and the seal")
     window_frames: int = count(256, 1, 1 << 20, "frames under way in each stream; beyond it a sender waits")
-    order_window_frames: int = count(256, 1, MOST_REACH, "ordered frames of ours that are not delivered here yet")
-    order_reach_frames: int = count(1_024, 1, MOST_REACH, "and of those that others may not have delivered yet")
-    order_early_members: int = count(5, 0, 64, "up to so many, all hear all proposals of a quiet group: a journey less")
+    order_window_frames: int = count(256, 1, MOST_IN_FLIGHT, "ordered frames of ours that are not delivered here yet")
+    order_in_flight_frames: int = count(1_024, 1, MOST_IN_FLIGHT, "and of those that others may not have delivered yet")
+    order_fast_path_members: int = count(
+        5, 0, 64, "up to so many, all hear all proposals of a quiet group: a journey less"
+    )
     backlog_bytes: int = size(32 << 20, 1, 1 << 40, "what may wait for the window, per stream; then sends wait")
     pack_messages: bool = flag(True, "whether messages that wait for the window share a frame; false is slower")
     transport: str = choice(("unicast", "multicast"), "a datagram per member, or one for all by IP multicast")
@@ -150,13 +152,13 @@ class Config:
     discovery_former_ns: int = duration(10 * MINUTE, MILLISECOND, DAY, "so long former members are looked for")
 
     # Views
-    founds: bool = flag(True, "whether this process may found a group when it finds none")
+    may_bootstrap: bool = flag(True, "whether this process may found a group when it finds none")
     bootstrap_without_lookup: bool = flag(
         False, "Allow a bootstrap while look-ups of discovery_dns or discovery_directory fail: at one member only."
     )
-    found_after_ns: int = duration(1_200 * MILLISECOND, 0, 10 * MINUTE, "alone for so long: it founds a group")
+    bootstrap_after_ns: int = duration(1_200 * MILLISECOND, 0, 10 * MINUTE, "alone for so long: it founds a group")
     merge_gather_ns: int = duration(100 * MILLISECOND, 0, MINUTE, "from the first sight of another view to the merge")
-    merge_patience_ns: int = duration(SECOND, 0, 10 * MINUTE, "so long one waits for who should lead the merge")
+    merge_leader_timeout_ns: int = duration(SECOND, 0, 10 * MINUTE, "so long one waits for who should lead the merge")
     # The wait for an answer in a view change or a merge: round trip + 4 deviations + tries(loss) x view_retry, bounded.
     view_retry_ns: int = duration(
         50 * MILLISECOND,
@@ -180,7 +182,7 @@ class Config:
     static_quorum: int = count(0, 0, 1 << 16, "members that make a view primary; 0: a majority of the last one")
 
     # Total order
-    carrier: str = choice(("window", "continuous"), "what ordered frames ride on")
+    strategy: str = choice(("window", "continuous"), "what ordered frames ride on")
     order_ask_ns: int = duration(50 * MILLISECOND, MILLISECOND, MINUTE, "late proposals are asked for after this")
     order_progress_ns: int = duration(10 * MILLISECOND, MILLISECOND, MINUTE, "how often members tell how far they are")
 
@@ -359,23 +361,23 @@ class Config:
             TransferConfig(
                 wants_state, self.state_chunk_bytes, self.state_window_chunks, self.state_retry_ns, needs_state
             ),
-            founds=self.founds,
+            may_bootstrap=self.may_bootstrap,
             bootstrap_without_lookup=self.bootstrap_without_lookup,
             gather_ns=self.merge_gather_ns,
-            patience_ns=self.merge_patience_ns,
-            found_ns=self.found_after_ns,
+            timeout_ns=self.merge_leader_timeout_ns,
+            found_ns=self.bootstrap_after_ns,
         )
 
     def _ordering(self, waits_for_disk: bool) -> OrderingConfig:
         return OrderingConfig(
-            carrier=self.carrier,
+            strategy=self.strategy,
             window=self.order_window_frames,
-            reach=self.order_reach_frames,
+            reach=self.order_in_flight_frames,
             backlog_bytes=self.backlog_bytes,
             packs=self.pack_messages,
             ask_ns=self.order_ask_ns,
             progress_ns=self.order_progress_ns,
-            early_members=self.order_early_members,
+            fast_path_members=self.order_fast_path_members,
             waits_for_disk=waits_for_disk,
         )
 

@@ -18,9 +18,9 @@ LOCAL: Mapping[str, object] = {
     "suspect_max_ns": 15 * SECOND,  # what the formula asks for where half is lost and half of the rest is late: 9 s
     "discovery_eager_ns": 50 * MILLISECOND,  # members that are started by one script find each other at once
     "discovery_interval_ns": 500 * MILLISECOND,  # there are no real partitions here, only tests of them
-    "found_after_ns": 600 * MILLISECOND,  # longer than one probe interval
+    "bootstrap_after_ns": 600 * MILLISECOND,  # longer than one probe interval
     "merge_gather_ns": 50 * MILLISECOND,  # twice a round of eager looking would be 100: most are there after one
-    "merge_patience_ns": 500 * MILLISECOND,  # as long as one probe interval
+    "merge_leader_timeout_ns": 500 * MILLISECOND,  # as long as one probe interval
     "view_retry_ns": 20 * MILLISECOND,  # some hundred round trips: only what was really lost is sent again
     "view_answer_ns": 250 * MILLISECOND,  # a process that does not run for so long delays everybody
     "view_answer_max_ns": 10 * SECOND,  # what the formula asks for on the same terrible network: 5 s
@@ -34,7 +34,7 @@ WAN: Mapping[str, object] = {
     "frame_bytes": 1_350,  # 1 500 less the headers of IPv6, UDP and a tunnel: IP need not cut it
     "window_frames": 4_096,  # 100 Mbit/s for 400 ms, in frames of 1 350 bytes
     "order_window_frames": 1_024,  # an ordered frame is under way for two round trips
-    "order_reach_frames": 4_096,  # and known to be delivered everywhere after a third one
+    "order_in_flight_frames": 4_096,  # and known to be delivered everywhere after a third one
     "initial_rtt_ns": 200 * MILLISECOND,  # across an ocean
     "min_repair_ns": 20 * MILLISECOND,  # packets overtake each other by that much
     "xmit_interval_ns": 2 * SECOND,  # some round trips: whoever asks sooner asks for what is on its way
@@ -48,9 +48,9 @@ WAN: Mapping[str, object] = {
     "suspect_max_ns": 2 * MINUTE,  # twice what the formula asks for where half is lost and half of the rest is late
     "discovery_eager_ns": 500 * MILLISECOND,  # one round trip
     "discovery_interval_ns": 5 * SECOND,  # few datagrams between sites; a healed partition may wait so long
-    "found_after_ns": 6 * SECOND,  # longer than one probe interval
+    "bootstrap_after_ns": 6 * SECOND,  # longer than one probe interval
     "merge_gather_ns": SECOND,  # two round trips, so that all sites come in at once
-    "merge_patience_ns": 5 * SECOND,  # as long as one probe interval
+    "merge_leader_timeout_ns": 5 * SECOND,  # as long as one probe interval
     "view_retry_ns": 500 * MILLISECOND,  # one round trip
     "view_answer_ns": 4 * SECOND,  # eight of them
     "view_answer_max_ns": MINUTE,  # twice what the formula asks for where half of all datagrams is lost

@@ -47,13 +47,13 @@ FAILURE_EVERY_NS = 10 * SECOND  # at most one line of the log in this time tells
 MOST_SHOWN_BYTES = 512  # of such a frame
 WORTH_TELLING = 128 << 10  # bytes: less free space of a lane is not told, for each word wakes the application
 
-LaneKey = tuple[Channel, Address | None]
+SendQueueKey = tuple[Channel, Address | None]
 
 
 class Outgoing(NamedTuple):
     """What the application wants to send, as one unit of accounting."""
 
-    lane: LaneKey
+    send_queue: SendQueueKey
     messages: Sequence[bytes]
     port: int
     tag: Tag | None
@@ -64,12 +64,12 @@ class Outgoing(NamedTuple):
 class Freed(Effect):
     """So many bytes of a lane have left for the window, or will not be sent any more."""
 
-    lane: LaneKey
+    send_queue: SendQueueKey
     size: int
 
 
 @dataclass(slots=True)
-class _Lane:
+class _SendQueue:
     """The way of one stream into the member."""
 
     queue: deque[Outgoing] = field(default_factory=deque)
@@ -87,7 +87,7 @@ class Envelope(Protocol):
     def rekey(self, keyring: Keyring) -> None: ...
 
 
-class Keeper(Protocol):
+class Writer(Protocol):
     """What keeps the log on disk. It may hold effects back, and it hears of everything before it is performed."""
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None: ...
@@ -133,7 +133,7 @@ class Driver:
         self.member = member
         self.transport = transport
         self.faults = faults
-        self.keeper: Keeper | None = None
+        self.journal_writer: Writer | None = None
         self.liveness: Liveness | None = None
         self.tracer: Tracer | None = None
         self.replay: Callable[[], list[Effect]] | None = None  # what the application hears before anything else
@@ -152,7 +152,7 @@ class Driver:
         self._arms_later = False  # the timer, at the end of this turn
         self._awake: Awake | None = None
         self.sent_messages = 0  # what the application wanted sent, and the member has accepted
-        self._lanes: dict[LaneKey, _Lane] = {}
+        self._send_queues: dict[SendQueueKey, _SendQueue] = {}
         self._resyncs = Resyncs()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: int | None = None
@@ -205,15 +205,15 @@ class Driver:
         self.member.set_wall_clock(wall_ns, now)
         if self.tracer is not None:
             self.tracer.started(wall_ns)
-        if self.keeper is not None:
-            self.keeper.start(self._loop)
+        if self.journal_writer is not None:
+            self.journal_writer.start(self._loop)
         if self.replay is not None:
             self._listener(self.replay())
         self._note_sources()
         self.transport.start(self._loop, self._received)
         if self.liveness is not None:
             self.liveness.start(self._loop)
-        self._guard(lambda: self.do_now(self.member.start))
+        self._authorizer(lambda: self.do_now(self.member.start))
 
     def close(self) -> None:
         """Stop at once; `leave` is the polite way. May be called from any thread, and twice."""
@@ -247,8 +247,8 @@ class Driver:
             self.liveness.close()
         self.transport.close()
         self._resyncs.close(self._stopped())
-        if self.keeper is not None:
-            self.keeper.close()
+        if self.journal_writer is not None:
+            self.journal_writer.close()
 
     def _stopped(self) -> MotetError:
         if self.failure is not None:
@@ -271,7 +271,7 @@ class Driver:
         elif not self.hands_over:
             self._is_pump_planned = True
             self._loop.call_soon(self._pump)
-            self._guard(self._send_what_waits)
+            self._authorizer(self._send_what_waits)
             if self._awake is not None:
                 self._awake.stay()
 
@@ -282,7 +282,7 @@ class Driver:
 
     def post(self, action: Callable[[], None]) -> None:
         assert self._loop is not None
-        self._loop.call_soon_threadsafe(self._guard, action)
+        self._loop.call_soon_threadsafe(self._authorizer, action)
 
     def ask(self, question: Callable[[], T]) -> Future[T]:
         """Run on the driver's loop, and answer."""
@@ -312,7 +312,7 @@ class Driver:
     def run(self, action: Callable[[], None]) -> None:
         """From any thread; what is asked for first is done first. On the application's loop it is done at once."""
         if self._thread is None:
-            self._guard(action)
+            self._authorizer(action)
         else:
             self.post(action)
 
@@ -322,7 +322,7 @@ class Driver:
 
     # Inputs
 
-    def _guard(self, action: Callable[[], None]) -> None:
+    def _authorizer(self, action: Callable[[], None]) -> None:
         if self._is_closed or self.failure is not None:
             return
         try:
@@ -399,8 +399,8 @@ class Driver:
         """What the application has sent before and no window has taken yet is part of what is on its way."""
         waiting = [
             Waiting(channel, NOBODY if to is None else to.incarnation, outgoing.port, message)
-            for (channel, to), lane in self._lanes.items()
-            for outgoing in lane.queue
+            for (channel, to), send_queue in self._send_queues.items()
+            for outgoing in send_queue.queue
             for message in outgoing.messages
         ]
         self.do_now(lambda now: self.member.supply_snapshot_state(snapshot, state, now, waiting))
@@ -458,46 +458,46 @@ class Driver:
     def _pump(self) -> None:
         self._is_pump_planned = False
         if self._outbox:
-            self._guard(self._send_what_waits)
+            self._authorizer(self._send_what_waits)
 
     def _send_what_waits(self) -> None:
-        touched: dict[LaneKey, _Lane] = {}
+        touched: dict[SendQueueKey, _SendQueue] = {}
         outbox = self._outbox
         while outbox:
             outgoing = outbox.popleft()
             if callable(outgoing):
-                self._send_lanes(touched)
+                self._flush_send_queues(touched)
                 touched.clear()
                 outgoing()
                 continue
-            key = outgoing.lane
-            lane = self._lanes.get(key)
-            if lane is None:
-                lane = self._lanes[key] = _Lane()
-            lane.queue.append(outgoing)
+            key = outgoing.send_queue
+            send_queue = self._send_queues.get(key)
+            if send_queue is None:
+                send_queue = self._send_queues[key] = _SendQueue()
+            send_queue.queue.append(outgoing)
             if not (outbox or touched):  # as it is most often
-                self._send_lane(key, lane)
+                self._flush_send_queue(key, send_queue)
                 return
-            touched[key] = lane
-        self._send_lanes(touched)
+            touched[key] = send_queue
+        self._flush_send_queues(touched)
 
-    def _send_lanes(self, lanes: dict[LaneKey, _Lane]) -> None:
-        for key, lane in lanes.items():
-            self._send_lane(key, lane)
+    def _flush_send_queues(self, send_queues: dict[SendQueueKey, _SendQueue]) -> None:
+        for key, send_queue in send_queues.items():
+            self._flush_send_queue(key, send_queue)
 
-    def _send_lane(self, key: LaneKey, lane: _Lane) -> None:
-        while lane.queue:
-            gathered, messages, size = self._gather(lane.queue)
+    def _flush_send_queue(self, key: SendQueueKey, send_queue: _SendQueue) -> None:
+        while send_queue.queue:
+            gathered, messages, size = self._gather(send_queue.queue)
             now = self._clock()
             try:
                 effects = self._send(key, messages, gathered[0], now)
             except BacklogFullError:
-                lane.queue.extendleft(reversed(gathered))
+                send_queue.queue.extendleft(reversed(gathered))
                 return
             except MotetError as error:
                 self._listener([Freed(key, size), SendFailed(key[0], key[1], 0, 0, error)])
                 continue
-            lane.accepted.append((self._accepted(key), size))
+            send_queue.accepted.append((self._accepted(key), size))
             self.sent_messages += len(messages)
             self.perform(effects, now)
 
@@ -516,7 +516,7 @@ class Driver:
             size += follower.size
         return gathered, messages, size
 
-    def _send(self, key: LaneKey, messages: Sequence[bytes], head: Outgoing, now: int) -> list[Effect]:
+    def _send(self, key: SendQueueKey, messages: Sequence[bytes], head: Outgoing, now: int) -> list[Effect]:
         channel, to = key
         if channel is Channel.UNICAST:
             assert to is not None
@@ -527,7 +527,7 @@ class Driver:
             return self.member.append_tagged(head.tag, messages, now, port=head.port)
         return self.member.multicast_ordered(messages, now, port=head.port)
 
-    def _accepted(self, key: LaneKey) -> int:
+    def _accepted(self, key: SendQueueKey) -> int:
         channel, to = key
         if channel is Channel.UNICAST:
             assert to is not None
@@ -541,9 +541,9 @@ class Driver:
 
     def perform(self, effects: list[Effect], now: int) -> None:
         news: list[Effect] = []
-        reopened: list[LaneKey] = []
-        if self.keeper is not None:
-            effects = self.keeper.keep(effects, now)
+        reopened: list[SendQueueKey] = []
+        if self.journal_writer is not None:
+            effects = self.journal_writer.keep(effects, now)
         if self.tracer is not None:
             self.tracer.performed(effects, self._wall(now))
         for effect in effects:
@@ -575,9 +575,9 @@ class Driver:
         if news:
             self._listener(news)
         for key in reopened:
-            lane = self._lanes.get(key)
-            if lane is not None and lane.queue:
-                self._send_lane(key, lane)
+            send_queue = self._send_queues.get(key)
+            if send_queue is not None and send_queue.queue:
+                self._flush_send_queue(key, send_queue)
         if not self._arms_later:
             self._arm(now)
 
@@ -588,22 +588,26 @@ class Driver:
 
     def _admitted(self, effect: Admitted) -> list[Effect]:
         key = (effect.channel, effect.to)
-        lane = self._lanes.get(key)
-        if lane is None:
+        send_queue = self._send_queues.get(key)
+        if send_queue is None:
             return []
-        while lane.accepted and lane.accepted[0][0] <= effect.through:
-            lane.freed += lane.accepted.popleft()[1]
-        if lane.freed < WORTH_TELLING:
+        while send_queue.accepted and send_queue.accepted[0][0] <= effect.through:
+            send_queue.freed += send_queue.accepted.popleft()[1]
+        if send_queue.freed < WORTH_TELLING:
             return []
-        size, lane.freed = lane.freed, 0
+        size, send_queue.freed = send_queue.freed, 0
         return [Freed(key, size)]
 
     def _abandoned(self, effect: SendFailed) -> list[Effect]:
         """Of a connection that failed, nothing is under way any more."""
         if effect.channel is not Channel.UNICAST:
             return self._admitted(Admitted(effect.channel, effect.to, effect.last))
-        lane = self._lanes.pop((effect.channel, effect.to), _Lane())
-        size = lane.freed + sum(size for _, size in lane.accepted) + sum(outgoing.size for outgoing in lane.queue)
+        send_queue = self._send_queues.pop((effect.channel, effect.to), _SendQueue())
+        size = (
+            send_queue.freed
+            + sum(size for _, size in send_queue.accepted)
+            + sum(outgoing.size for outgoing in send_queue.queue)
+        )
         return [Freed((effect.channel, effect.to), size)]
 
     def _transmit(self, datagram: Datagram, now: int) -> None:
@@ -643,7 +647,7 @@ class Driver:
         self._consulted.add(source)
         assert self._loop is not None
         found = self._loop.run_in_executor(None, self.lookups.look_up, source)
-        found.add_done_callback(lambda future: self._guard(lambda: self._found(source, future)))
+        found.add_done_callback(lambda future: self._authorizer(lambda: self._found(source, future)))
 
     def _found(self, source: DnsName | SharedDirectory, future: asyncio.Future[list[Endpoint]]) -> None:
         self._consulted.discard(source)
@@ -666,8 +670,8 @@ class Driver:
         deadline = self.member.next_deadline()
         if self.faults.is_active:
             deadline = earlier(deadline, self.faults.next_deadline())
-        if self.keeper is not None:
-            deadline = earlier(deadline, self.keeper.next_deadline())
+        if self.journal_writer is not None:
+            deadline = earlier(deadline, self.journal_writer.next_deadline())
         if deadline is None or (self._timer_at is not None and self._timer_at <= deadline):
             return
         if self._timer is not None:
@@ -680,14 +684,14 @@ class Driver:
 
     def _on_time(self) -> None:
         self._timer = self._timer_at = None
-        self._guard(self._tick)
+        self._authorizer(self._tick)
 
     def _tick(self) -> None:
         now = self._clock()
         if self.faults.is_active:
             self._release_late(now)
-        if self.keeper is not None:
-            self.perform(self.keeper.tick(now), now)
+        if self.journal_writer is not None:
+            self.perform(self.journal_writer.tick(now), now)
         self.perform(self.member.tick(now), now)
 
     def _release_late(self, now: int) -> None:

@@ -39,7 +39,7 @@ STABLE_EVERY_S = 0.05  # how often the stable position is written down
 Perform = Callable[[Callable[[int], list[Effect]]], None]
 
 
-class JournalKeeper:
+class JournalWriter:
     def __init__(
         self, journal: Journal, member: Member, perform: Perform, *, replays: bool, wall_clock: Callable[[], int]
     ) -> None:

@@ -14,7 +14,7 @@ from ipaddress import ip_address
 
 from motet.protocol.core.identity import Endpoint
 
-PATIENCE_S = 5.0
+TIMEOUT_S = 5.0
 AGAIN_S = 0.25
 
 
@@ -38,11 +38,11 @@ def look_up(endpoint: Endpoint, *, wants_ipv6: bool = False) -> Endpoint | None:
 
 
 async def resolved(
-    endpoints: Sequence[Endpoint], *, wants_ipv6: bool = False, patience_s: float = PATIENCE_S
+    endpoints: Sequence[Endpoint], *, wants_ipv6: bool = False, timeout_s: float = TIMEOUT_S
 ) -> list[Endpoint]:
     """The same places by address; whoever is unknown to the end stays a name."""
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + patience_s
+    deadline = loop.time() + timeout_s
     known = {endpoint: endpoint for endpoint in endpoints if is_address(endpoint.host)}
     while missing := [endpoint for endpoint in endpoints if endpoint not in known]:
         for endpoint in missing:

@@ -161,15 +161,15 @@ class BackgroundTrace:
 
     def _run(self) -> None:
         while not self._is_closing.wait(FLUSH_SECONDS):
-            self._guard(self._drain)
-        self._guard(self._drain)
-        self._guard(self._tell_what_was_lost)
+            self._authorizer(self._drain)
+        self._authorizer(self._drain)
+        self._authorizer(self._tell_what_was_lost)
         try:
             self._sink.close()
         except Exception as error:  # a full disk, mostly
             self.error = self.error or error
 
-    def _guard(self, action: Callable[[], None]) -> None:
+    def _authorizer(self, action: Callable[[], None]) -> None:
         """A trace that cannot be written is a pity; it must not take the member with it."""
         if self.error is not None:
             self._waiting.clear()

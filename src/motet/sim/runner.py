@@ -12,7 +12,7 @@ from motet.protocol.core.trace import Emit
 from motet.sim.checkers.channels import violation_of
 from motet.sim.scenarios.busy import run_busy
 from motet.sim.scenarios.channels import Outcome, run_channels
-from motet.sim.scenarios.interrupted import run_torn
+from motet.sim.scenarios.interrupted import run_interrupted
 from motet.sim.scenarios.membership import run_membership, run_membership_100
 from motet.sim.scenarios.presets import run_presets
 from motet.sim.scenarios.small_world import case_count, run_small_world
@@ -29,7 +29,7 @@ SCENARIOS: dict[str, Callable[..., Outcome]] = {
     "small-world": run_small_world,
     "snapshot": run_snapshot,
     "state": run_state,
-    "torn": run_torn,
+    "interrupted": run_interrupted,
     "total-order": run_total_order,
 }
 _CHUNK = 8  # seeds per task: small enough for a smooth progress bar

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 LOOK_EVERY_S = 0.25
-PATIENCE_S = 120.0  # with a batch that is under way; then it is cut short, and is done again by the next run
+TIMEOUT_S = 120.0  # with a batch that is under way; then it is cut short, and is done again by the next run
 AGAIN_AFTER_S = 1.0  # one Ctrl-C may arrive twice: from the terminal, and from whoever started us
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -52,8 +52,8 @@ def told_to_stop() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-def stop_between_batches(queries: Sequence[StreamingQuery], patience_s: float = PATIENCE_S) -> None:
-    ends_at = time.monotonic() + patience_s
+def stop_between_batches(queries: Sequence[StreamingQuery], timeout_s: float = TIMEOUT_S) -> None:
+    ends_at = time.monotonic() + timeout_s
     left = list(queries)
     while left:
         for query in list(left):

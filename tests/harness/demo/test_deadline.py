@@ -16,8 +16,8 @@ from motet.harness.demo.board import Board, DemoError
 from motet.harness.demo.ingest import MOST_FAILURES, Ingest, QueryFailedError, cause_of
 from motet.harness.demo.judge import NOT_SHOWN, PROMISES, REPAIR, Failure, Verdict
 from motet.harness.demo.plan import Plan
+from motet.harness.demo.processes import Processes
 from motet.harness.demo.stage import PlainStage
-from motet.harness.demo.troupe import Troupe
 
 Act = Callable[[Story], Coroutine[None, None, None]]
 
@@ -84,11 +84,11 @@ def test_a_bug_of_the_demo_is_in_the_verdict_and_its_traceback_in_a_log(
 
 
 def test_a_process_that_gives_up_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def died(troupe: Troupe) -> None:
-        troupe._died("spark", DemoError("spark gave up: its query failed", tmp_path / "spark.log"))
+    def died(processes: Processes) -> None:
+        processes._died("spark", DemoError("spark gave up: its query failed", tmp_path / "spark.log"))
 
     async def act(story: Story) -> None:
-        died(story.troupe)
+        died(story.processes)
         await story.board.until(lambda: False, "it comes to an end")
 
     failure = failure_of(perform(act, tmp_path, monkeypatch))

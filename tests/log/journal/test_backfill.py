@@ -30,7 +30,7 @@ from motet.sim.world.disk import SimDisk
 from tests.log.journal.factory import GROUP, A, B, C, begun, text_of, view_of
 
 CONFIG = JournalConfig(fsync=Fsync.ALWAYS, segment_bytes=8192, index_bytes=1024)
-SMALL = BackfillConfig(chunk_bytes=1024, chunks=3, patience_ns=SECOND)
+SMALL = BackfillConfig(chunk_bytes=1024, chunks=3, timeout_ns=SECOND)
 
 
 class Station:

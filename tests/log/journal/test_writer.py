@@ -57,12 +57,12 @@ def test_a_restart_finds_everything_again(tmp_path: Path) -> None:
 
 
 def test_who_must_not_found_a_group_must_not_in_any_later_life(tmp_path: Path) -> None:
-    for founds, expected in ((True, True), (False, False), (True, False)):
+    for may_bootstrap, expected in ((True, True), (False, False), (True, False)):
         with Journal.open(tmp_path, GROUP) as journal:
-            journal.begin(A, founds=founds)
-            assert journal.founds is expected
+            journal.begin(A, may_bootstrap=may_bootstrap)
+            assert journal.may_bootstrap is expected
     with Journal.open(tmp_path, GROUP) as journal:
-        assert not journal.founds
+        assert not journal.may_bootstrap
 
 
 def test_segments_follow_one_another(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_a_member_outside_the_primary_view_is_left_for_another() -> None:
     with LogService(source, door) as minority, LogService(source, group) as majority:
         with client_of(minority, majority) as client:
             assert client.append([b"x"], producer=1, sequence=1) == (1, 1)
-        with client_of(minority, patience_s=0.1) as client, pytest.raises(NotPrimaryError, match="cut off"):
+        with client_of(minority, timeout_s=0.1) as client, pytest.raises(NotPrimaryError, match="cut off"):
             client.append([b"y"], producer=1, sequence=2)
 
 
@@ -96,7 +96,7 @@ def test_read_only_members_are_passed_over() -> None:
     with LogService(source) as reader, LogService(source, FakeGroup(source)) as writer:
         with client_of(reader, writer) as client:
             assert client.append_all([b"x"], producer=1, batch_id=1) == [(1, 1)]
-        with client_of(reader, patience_s=600) as client:
+        with client_of(reader, timeout_s=600) as client:
             for append in (
                 lambda: client.append([b"x"], producer=1, sequence=1),
                 lambda: client.append_all([b"x"], producer=1, batch_id=1),
@@ -107,7 +107,7 @@ def test_read_only_members_are_passed_over() -> None:
 
 def test_what_no_member_can_take_is_refused_at_once() -> None:
     source = MemorySource()
-    with LogService(source, FakeGroup(source, most_bytes=50)) as service, client_of(service, patience_s=600) as client:
+    with LogService(source, FakeGroup(source, most_bytes=50)) as service, client_of(service, timeout_s=600) as client:
         with pytest.raises(MessageTooLargeError, match="takes 104 bytes"):
             client.append([b"x" * 100], producer=1, sequence=1)
         with pytest.raises(MessageTooLargeError, match="row 1 takes 104 bytes"):

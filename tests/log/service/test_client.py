@@ -43,7 +43,7 @@ def test_offsets_read_and_survey() -> None:
 
 
 def test_an_empty_range_asks_nobody(nobody: str) -> None:
-    with client_of(nobody, patience_s=0) as client:
+    with client_of(nobody, timeout_s=0) as client:
         assert list(client.read(5, 4)) == []
 
 
@@ -61,7 +61,7 @@ def test_a_member_that_dies_in_the_middle_is_replaced_at_the_exact_row() -> None
 def test_every_member_may_die_once_and_come_back() -> None:
     source = MemorySource(30_000)
     services = [LogService(source, limits=ABRUPT) for _ in range(2)]
-    with client_of(*services, patience_s=20) as client:
+    with client_of(*services, timeout_s=20) as client:
         stream = client.read(1, 30_000, batch_rows=100)
         batches = [next(stream)]
         for index in (0, 1, 0, 1):
@@ -122,7 +122,7 @@ def test_a_member_that_is_down_is_avoided_and_a_dead_group_says_why(nobody: str)
             assert client.offsets().stable == 5
             assert positions_of(list(client.read(1, 5))) == [1, 2, 3, 4, 5]
         members = [nobody, service.endpoint]
-    with LogClient(members, patience_s=0.1) as client, pytest.raises(LogUnavailableError) as error:
+    with LogClient(members, timeout_s=0.1) as client, pytest.raises(LogUnavailableError) as error:
         client.offsets()
     assert "asking for offsets failed at each of 2 members" in str(error.value)
     assert all(f"{member}: " in str(error.value) for member in members)
@@ -140,7 +140,7 @@ def test_what_one_member_has_trimmed_another_may_have() -> None:
 
 def test_what_all_have_trimmed_fails_at_once_with_what_is_left() -> None:
     services = [LogService(MemorySource(50, first=first)) for first in (30, 20)]
-    with client_of(*services, patience_s=600) as client:
+    with client_of(*services, timeout_s=600) as client:
         with pytest.raises(LogTrimmedError, match="position 10 is gone") as error:
             list(client.read(10, 50))
         assert (error.value.asked, error.value.first, error.value.last) == (10, 20, 50)
@@ -154,7 +154,7 @@ def test_what_all_have_trimmed_fails_at_once_with_what_is_left() -> None:
 def test_a_trimmed_log_is_told_even_if_a_member_is_down(nobody: str) -> None:
     with (
         LogService(MemorySource(50, first=30)) as service,
-        client_of(service, nobody, patience_s=0.1) as client,
+        client_of(service, nobody, timeout_s=0.1) as client,
         pytest.raises(LogTrimmedError, match=nobody),
     ):
         list(client.read(10, 50))
@@ -174,7 +174,7 @@ def test_rows_that_are_stable_at_one_member_are_waited_for_at_the_next() -> None
 
 
 def test_a_range_that_nobody_has_says_how_far_the_log_goes() -> None:
-    with LogService(MemorySource(20, stable=10)) as service, client_of(service, patience_s=0.05) as client:
+    with LogService(MemorySource(20, stable=10)) as service, client_of(service, timeout_s=0.05) as client:
         stream = client.read(1, 99)
         assert positions_of([next(stream)]) == list(range(1, 11))
         with pytest.raises(LogBehindError, match="position 99 is not stable") as error:
@@ -185,7 +185,7 @@ def test_a_range_that_nobody_has_says_how_far_the_log_goes() -> None:
 def test_offsets_never_go_back() -> None:
     first = LogService(MemorySource(100), limits=ABRUPT)
     late = MemorySource(100, stable=70)
-    with LogService(late) as second, client_of(first, second, patience_s=0.1) as client:
+    with LogService(late) as second, client_of(first, second, timeout_s=0.1) as client:
         assert client.offsets().stable == 100
         first.close()
         with pytest.raises(LogBehindError, match="stable to 70 only, while 100 was stable elsewhere"):
@@ -197,7 +197,7 @@ def test_offsets_never_go_back() -> None:
 def test_offsets_wait_for_a_member_that_is_about_to_know() -> None:
     first = LogService(MemorySource(100), limits=ABRUPT)
     late = MemorySource(100, stable=70)
-    with LogService(late) as second, client_of(first, second, patience_s=30) as client:
+    with LogService(late) as second, client_of(first, second, timeout_s=30) as client:
         assert client.offsets().stable == 100
         first.close()
         found: list[Offsets] = []
@@ -306,7 +306,7 @@ def test_nonsense_is_refused() -> None:
     with pytest.raises(ConfigError, match="is no endpoint"):
         LogClient(["127.0.0.1"])
     with pytest.raises(ConfigError, match="patience_s"):
-        LogClient(["127.0.0.1:1"], patience_s=-1)
+        LogClient(["127.0.0.1:1"], timeout_s=-1)
     with LogClient(["127.0.0.1:1"]) as client, pytest.raises(LogRequestError, match='"first" is 0'):
         list(client.read(0, 5))
 

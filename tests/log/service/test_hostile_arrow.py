@@ -210,7 +210,7 @@ class LyingSource(MemorySource):
 def test_a_client_believes_no_offsets_of_a_member() -> None:
     with (
         LogService(LyingSource(last=2)) as service,
-        client_of(service, patience_s=0.1) as client,
+        client_of(service, timeout_s=0.1) as client,
         pytest.raises(LogBrokenError, match="no valid Arrow data"),
     ):
         list(client.read(1, 2))

@@ -36,7 +36,7 @@ def test_another_member_takes_over_from_one_that_was_killed(tmp_path: Path) -> N
     with (
         member(tmp_path / "a") as (process, endpoint),
         LogService(JournalSource(tmp_path / "b")) as survivor,
-        client_of(endpoint, survivor, patience_s=30) as client,
+        client_of(endpoint, survivor, timeout_s=30) as client,
     ):
         reading, following = client.read(1, ROWS, batch_rows=5000), client.follow(1, batch_rows=5000)
         read, followed = [next(reading), next(reading)], [next(following)]

@@ -85,7 +85,7 @@ def test_followers_are_bounded_and_their_places_come_back() -> None:
         readers = [client.do_get(flight.Ticket(b'{"follow_from": 1}')) for _ in range(2)]
         for reader in readers:
             reader.read_chunk()
-        with client_of(service, patience_s=0) as third, pytest.raises(LogBusyError, match="2 followers are served"):
+        with client_of(service, timeout_s=0) as third, pytest.raises(LogBusyError, match="2 followers are served"):
             next(third.follow(1))
         readers[0].cancel()
         wait_for(lambda: service.health()["calls"]["followers"] == 1)
@@ -107,7 +107,7 @@ class BrokenSource(MemorySource):
 def test_a_failure_within_is_told_without_details_and_may_be_retried_elsewhere(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with LogService(BrokenSource(40)) as service, client_of(service, patience_s=0) as client:
+    with LogService(BrokenSource(40)) as service, client_of(service, timeout_s=0) as client:
         with caplog.at_level(logging.CRITICAL, "motet.log.service"), pytest.raises(LogUnavailableError) as error:
             list(client.read(1, 40))
         assert "OSError" in str(error.value)
@@ -124,7 +124,7 @@ class EmptySource(MemorySource):
 def test_a_source_that_gives_nothing_is_an_error_and_no_endless_loop() -> None:
     with (
         LogService(EmptySource(40)) as service,
-        client_of(service, patience_s=0) as client,
+        client_of(service, timeout_s=0) as client,
         pytest.raises(LogUnavailableError, match="cannot read position 1 of its own log"),
     ):
         list(client.read(1, 40))

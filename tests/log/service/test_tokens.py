@@ -59,7 +59,7 @@ def test_the_right_token_opens_every_call(guarded: LogService) -> None:
 def test_a_wrong_or_missing_token_opens_nothing_and_is_not_tried_again_and_again(
     guarded: LogService, token: str | None
 ) -> None:
-    with client_of(guarded, token=token, patience_s=600) as client:
+    with client_of(guarded, token=token, timeout_s=600) as client:
         for call in (
             client.offsets,
             lambda: list(client.read(1, 5)),
@@ -162,14 +162,14 @@ def test_strangers_and_plain_text_do_not_pass_for_tls(capfd: pytest.CaptureFixtu
     with LogService(MemorySource(5), tls=tls) as service:
         stranger = self_signed("127.0.0.1").cert
         for options in ({"tls_roots": stranger}, {"tls_roots": None}):
-            with client_of(service, patience_s=0, **options) as client, pytest.raises(LogUnavailableError):
+            with client_of(service, timeout_s=0, **options) as client, pytest.raises(LogUnavailableError):
                 client.offsets()
 
 
 def test_a_certificate_for_another_name_needs_that_name(capfd: pytest.CaptureFixture[str]) -> None:
     tls = self_signed("orders.example")
     with LogService(MemorySource(5), tls=tls) as service:
-        with client_of(service, patience_s=0, tls_roots=tls.cert) as client, pytest.raises(LogUnavailableError):
+        with client_of(service, timeout_s=0, tls_roots=tls.cert) as client, pytest.raises(LogUnavailableError):
             client.offsets()
         with client_of(service, tls_roots=tls.cert, tls_hostname="orders.example") as client:
             assert client.offsets().stable == 5

@@ -18,10 +18,10 @@ def fresh(initial: int = 10 * MILLISECOND) -> RoundTrip:
 @given(initial=st.integers(1, 60 * SECOND), samples=st.lists(DURATIONS, max_size=50))
 def test_patience_stays_between_floor_and_ceiling(initial: int, samples: list[int]) -> None:
     round_trip = fresh(initial)
-    assert FLOOR <= round_trip.patience_ns <= CEILING
+    assert FLOOR <= round_trip.timeout_ns <= CEILING
     for sample in samples:
         round_trip.sample(sample)
-        assert FLOOR <= round_trip.patience_ns <= CEILING
+        assert FLOOR <= round_trip.timeout_ns <= CEILING
 
 
 @given(samples=st.lists(DURATIONS, max_size=20), attempts=st.lists(st.integers(0, 1_000), min_size=2, max_size=2))
@@ -30,7 +30,7 @@ def test_backing_off_never_shortens_and_never_passes_the_ceiling(samples: list[i
     for sample in samples:
         round_trip.sample(sample)
     fewer, more = sorted(attempts)
-    assert round_trip.patience_ns <= round_trip.backed_off(fewer) <= round_trip.backed_off(more) <= CEILING
+    assert round_trip.timeout_ns <= round_trip.backed_off(fewer) <= round_trip.backed_off(more) <= CEILING
 
 
 @given(truth=st.integers(10 * MILLISECOND, 400 * MILLISECOND))
@@ -38,7 +38,7 @@ def test_patience_settles_just_above_a_steady_round_trip(truth: int) -> None:
     round_trip = fresh()
     for _ in range(200):
         round_trip.sample(truth)
-    assert truth - MILLISECOND <= round_trip.patience_ns <= truth + MILLISECOND
+    assert truth - MILLISECOND <= round_trip.timeout_ns <= truth + MILLISECOND
 
 
 def test_a_jittery_link_is_given_more_patience_than_a_steady_one() -> None:
@@ -46,30 +46,30 @@ def test_a_jittery_link_is_given_more_patience_than_a_steady_one() -> None:
     for number in range(100):
         steady.sample(20 * MILLISECOND)
         jittery.sample(10 * MILLISECOND if number % 2 else 30 * MILLISECOND)
-    assert jittery.patience_ns > steady.patience_ns
+    assert jittery.timeout_ns > steady.timeout_ns
 
 
 def test_answers_in_no_time_at_all_end_at_the_floor() -> None:
     round_trip = fresh()
     for _ in range(500):
         round_trip.sample(0)
-    assert round_trip.patience_ns == FLOOR
+    assert round_trip.timeout_ns == FLOOR
 
 
 def test_a_link_slower_than_the_ceiling_ends_at_the_ceiling() -> None:
     round_trip = fresh()
     for _ in range(100):
         round_trip.sample(10 * SECOND)
-    assert round_trip.patience_ns == CEILING
+    assert round_trip.timeout_ns == CEILING
 
 
 def test_every_second_attempt_doubles_the_patience() -> None:
     round_trip = fresh(MILLISECOND)
-    patience = round_trip.patience_ns
-    expected = [patience << attempt // 2 for attempt in range(6)]
+    timeout = round_trip.timeout_ns
+    expected = [timeout << attempt // 2 for attempt in range(6)]
     assert [round_trip.backed_off(attempt) for attempt in range(6)] == expected
     assert round_trip.backed_off(10**9) == CEILING
 
 
 def test_before_the_first_measurement_patience_follows_the_initial_guess() -> None:
-    assert fresh(10 * MILLISECOND).patience_ns < fresh(50 * MILLISECOND).patience_ns
+    assert fresh(10 * MILLISECOND).timeout_ns < fresh(50 * MILLISECOND).timeout_ns

@@ -40,17 +40,17 @@ from motet.protocol.wire.frames import (
 )
 from motet.protocol.wire.ordered import ORDERED, Number, seal
 from tests.protocol.membership.world import GROUP, Flight
-from tests.protocol.ordering.world import CARRIERS, OrderedWorld, failures, refused, sealed_in
+from tests.protocol.ordering.world import STRATEGIES, OrderedWorld, failures, refused, sealed_in
 
 TEXTS = [f"t{number}" for number in range(1, 6)]
-all_carriers = pytest.mark.parametrize("carrier", CARRIERS, indirect=True)
+all_strategies = pytest.mark.parametrize("strategy", STRATEGIES, indirect=True)
 
 
 @pytest.fixture(autouse=True)
-def carrier(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def strategy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Of all members; what hooks into the streams is for the window carrier alone."""
     name: str = getattr(request, "param", "window")
-    monkeypatch.setattr(OrderedWorld, "carrier", name)
+    monkeypatch.setattr(OrderedWorld, "strategy", name)
     return name
 
 
@@ -163,12 +163,12 @@ class TestEqualFinalNumbers:
         """Each proposes 1 for its own frame and 2 for the other's: of B's frame the smaller proposer named 2."""
         world = OrderedWorld()
         world.gather(*"AB")
-        finals: list[Number] = []
-        world.on_frame(lambda flight: finals.extend(sealed.numbers if (sealed := sealed_in(flight)) else ()))
+        agreed: list[Number] = []
+        world.on_frame(lambda flight: agreed.extend(sealed.numbers if (sealed := sealed_in(flight)) else ()))
         world.order("A", "a1")
         world.order("B", "b1")
         world.finish("AB", 2)
-        assert sorted(finals) == [Number(2, 0), Number(2, 1)]
+        assert sorted(agreed) == [Number(2, 0), Number(2, 1)]
         assert world["A"].ordered == world["B"].ordered == ["b1", "a1"]
 
     def test_all_of_five_at_once_many_times(self) -> None:
@@ -183,7 +183,7 @@ class TestEqualFinalNumbers:
 
 
 class TestLossAndDelay:
-    @all_carriers
+    @all_strategies
     @pytest.mark.parametrize("loss", [0.25, 0.5])
     def test_drop_25_and_50_percent_of_all_datagrams(self, loss: float) -> None:
         world = OrderedWorld(frame_bytes=1_400)
@@ -198,7 +198,7 @@ class TestLossAndDelay:
         assert world["A"].members == "ABC"
         assert not world["A"].saw(RolledBack)
 
-    @all_carriers
+    @all_strategies
     def test_drop_a_quarter_while_members_are_suspected_and_merged_again(self) -> None:
         """With the usual patience the view may change at any time; those who come back get the state."""
         world = OrderedWorld("ABC", wants_state=True, frame_bytes=1_400)
@@ -213,7 +213,7 @@ class TestLossAndDelay:
         assert world["A"].ordered == world["B"].ordered == world["C"].ordered
         assert len(world["A"].ordered) > 50
 
-    @all_carriers
+    @all_strategies
     def test_half_of_all_proposals_take_two_seconds(self) -> None:
         """The seed's "acks". Whoever misses them asks, so most need not wait for so long."""
         world = OrderedWorld()
@@ -237,7 +237,7 @@ class TestLossAndDelay:
         world.order("B", "b1")
         assert 1.9 < world.finish("ABC", 6, limit=10) < 2.2
 
-    @all_carriers
+    @all_strategies
     @pytest.mark.parametrize("kind", [Proposals, ProposalRequest, Progress, Stable])
     def test_some_frames_of_one_kind_are_lost(self, kind: type) -> None:
         world = OrderedWorld()
@@ -279,7 +279,7 @@ class TestAProposerCrashes:
         world.finish("AB", 6)
         assert world["A"].ordered == world["B"].ordered == [*TEXTS, "b1"]
 
-    @all_carriers
+    @all_strategies
     def test_before_it_proposed_for_some(self) -> None:
         world = OrderedWorld()
         world.gather(*"ABC")
@@ -291,7 +291,7 @@ class TestAProposerCrashes:
         world.finish("AB", 5)
         assert world["A"].ordered == world["B"].ordered == TEXTS
 
-    @all_carriers
+    @all_strategies
     def test_the_coordinator_is_the_one(self) -> None:
         world = OrderedWorld("ABC")
         world.gather(*"ABC")
@@ -302,7 +302,7 @@ class TestAProposerCrashes:
         world.finish("BC", 6)
         assert world["B"].ordered == world["C"].ordered
 
-    @all_carriers
+    @all_strategies
     def test_one_that_stands_still_blocks_the_others_only_until_it_is_suspected(self) -> None:
         world = OrderedWorld()
         world.gather(*"ABC")
@@ -319,7 +319,7 @@ class TestAProposerCrashes:
 
 
 class TestFifoAcrossAFlush:
-    @all_carriers
+    @all_strategies
     @pytest.mark.parametrize("window", [1, 3, 64])
     def test_in_which_a_proposal_is_discarded(self, window: int) -> None:
         """C's word counted for some frames only; the flush decides without it, and nobody's messages change places."""
@@ -342,7 +342,7 @@ class TestFifoAcrossAFlush:
         ours = [text for text in log if text[0] in "aAxy"]
         assert ours == [*numbered("a", 5), *numbered("A", 10), *numbered("x", 5), *numbered("y", 5)]
 
-    @all_carriers
+    @all_strategies
     def test_while_members_come_and_go(self) -> None:
         world = OrderedWorld("AB", wants_state=True)
         world.gather(*"ABC")
@@ -362,7 +362,7 @@ class TestFifoAcrossAFlush:
             assert [text for text in world[name].ordered if text.startswith(name)] == world.asked[world[name].address]
         assert world["D"].ordered == world["A"].ordered == world["B"].ordered
 
-    @all_carriers
+    @all_strategies
     def test_a_large_message_that_a_flush_interrupts_is_delivered_once_and_whole(self) -> None:
         world = OrderedWorld(frame_bytes=400, ordering=OrderingConfig(window=2))
         world.gather(*"ABC")
@@ -399,7 +399,7 @@ class TestAJoinerArrives:
         assert sorted(world["C"].positions) == [1_004, 1_005]
         assert world["A"].ordered == [*numbered("before", 3), *numbered("a", 1_000), *world["C"].ordered]
 
-    @all_carriers
+    @all_strategies
     def test_while_all_are_sending_and_with_the_state_it_has_the_whole_log(self) -> None:
         world = OrderedWorld(wants_state=True)
         world.gather(*"AB")
@@ -413,7 +413,7 @@ class TestAJoinerArrives:
         assert world["C"].ordered == world["A"].ordered == world["B"].ordered
         assert len(world["C"].ordered) == sum(map(len, world.asked.values()))
 
-    @all_carriers
+    @all_strategies
     def test_what_was_stable_before_is_stable_at_the_joiner_too(self) -> None:
         world = OrderedWorld()
         world.gather(*"AB")
@@ -440,7 +440,7 @@ class TestPartition:
         world.split("ABC", "DE")
         return world
 
-    @all_carriers
+    @all_strategies
     def test_both_sides_send_and_only_the_majority_grows_the_log(self) -> None:
         world = self.parted()
         position = world["D"].order.position
@@ -461,7 +461,7 @@ class TestPartition:
         for texts in waiting.values():
             assert set(texts) <= set(world["A"].ordered)
 
-    @all_carriers
+    @all_strategies
     def test_what_was_under_way_in_the_minority_failed_or_is_in_the_log(self) -> None:
         world = self.parted()
         world.heal()
@@ -499,7 +499,7 @@ class TestPartition:
         assert not world["A"].saw(RolledBack)
         assert all(world[name].ordered == world["A"].ordered for name in "BCDE")
 
-    @all_carriers
+    @all_strategies
     def test_plain_messages_go_on_on_both_sides(self) -> None:
         world = self.parted()
         world.multicast("D", "plain-d")
@@ -529,7 +529,7 @@ class TestPartition:
         assert world["C"].positions == world["D"].positions == {}
         assert failures(world["C"]) == [(1, 2, SendFailedError)]
 
-    @all_carriers
+    @all_strategies
     def test_one_that_is_alone_waits_and_is_told_why(self) -> None:
         world = OrderedWorld("AB")
         world.start("B")
@@ -561,7 +561,7 @@ class TestOneStream:
                 assert world[name].got(sender) == world.sent(sender)
         assert any(lifted) == (capacity == 4)  # where plain frames wait for space, numbers ride on them
 
-    @all_carriers
+    @all_strategies
     def test_across_a_flush(self) -> None:
         world = OrderedWorld()
         world.gather(*"ABC")
@@ -577,7 +577,7 @@ class TestOneStream:
         assert world["A"].ordered == world["B"].ordered
         assert len(world["A"].ordered) == sum(map(len, world.asked.values()))
 
-    @all_carriers
+    @all_strategies
     @pytest.mark.parametrize("frame_bytes", [256, 300, 1_400])
     def test_large_messages_of_both_kinds_in_small_frames(self, frame_bytes: int) -> None:
         world = OrderedWorld(frame_bytes=frame_bytes)
@@ -594,7 +594,7 @@ class TestOneStream:
         for sender in "AB":
             assert world["A"].got(sender) == world["B"].got(sender) == world.sent(sender)
 
-    @all_carriers
+    @all_strategies
     def test_neither_starves_the_other(self) -> None:
         world = OrderedWorld(capacity=4, frame_bytes=400)
         world.gather(*"AB")
@@ -607,7 +607,7 @@ class TestOneStream:
 
 
 class TestHolding:
-    @all_carriers
+    @all_strategies
     def test_an_application_that_takes_nothing_gets_all_in_order_later(self) -> None:
         world = OrderedWorld()
         world.gather(*"ABC")
@@ -621,7 +621,7 @@ class TestHolding:
         world.finish("ABC", 6)
         assert world["A"].ordered == world["B"].ordered == world["C"].ordered
 
-    @pytest.mark.parametrize("carrier", ["window", "continuous"], indirect=True)  # early numbers do not leave the time
+    @pytest.mark.parametrize("strategy", ["window", "continuous"], indirect=True)  # early numbers do not leave the time
     def test_nothing_is_stable_that_one_has_not_delivered(self) -> None:
         world = OrderedWorld()
         world.gather(*"ABC")
@@ -634,7 +634,7 @@ class TestHolding:
         world.release("C")
         world.finish("ABC", 1)
 
-    @all_carriers
+    @all_strategies
     def test_whoever_waits_for_others_does_not_tell_them_again_and_again(self) -> None:
         """`progress_ns`: how often members tell how far they are, while that changes."""
         world = OrderedWorld()
@@ -648,7 +648,7 @@ class TestHolding:
 
 
 class TestLeaving:
-    @all_carriers
+    @all_strategies
     def test_what_is_under_way_is_ordered_and_what_waits_fails(self) -> None:
         world = OrderedWorld(ordering=OrderingConfig(window=2))
         world.gather(*"ABC")
@@ -659,7 +659,7 @@ class TestLeaving:
         assert failures(world["B"]) == [(3, 5, LeftGroupError)]
         assert world["B"].ordered == world["A"].ordered == world["C"].ordered == TEXTS[:2]
 
-    @all_carriers
+    @all_strategies
     def test_the_last_member(self) -> None:
         world = OrderedWorld()
         world.gather("A")
@@ -669,7 +669,7 @@ class TestLeaving:
         assert world["A"].ordered == TEXTS
         assert failures(world["A"]) == []
 
-    @all_carriers
+    @all_strategies
     def test_nothing_is_accepted_any_more(self) -> None:
         world = OrderedWorld()
         world.gather(*"AB")
@@ -679,7 +679,7 @@ class TestLeaving:
 
 
 class TestWhatTheApplicationIsTold:
-    @all_carriers
+    @all_strategies
     def test_a_member_without_total_order_says_so(self) -> None:
         world = OrderedWorld()
         config = MemberConfig(membership=world.membership)
@@ -687,12 +687,12 @@ class TestWhatTheApplicationIsTold:
         with pytest.raises(MisuseError, match="give its MemberConfig an OrderingConfig"):
             world["A"].member.multicast_ordered([b"a"], world.now)
 
-    @all_carriers
+    @all_strategies
     def test_total_order_needs_membership(self) -> None:
         with pytest.raises(ConfigError, match="total order needs membership"):
             MemberConfig(ordering=OrderingConfig())
 
-    @all_carriers
+    @all_strategies
     def test_a_message_that_is_too_large_is_refused_whole(self) -> None:
         world = OrderedWorld()
         world.gather("A")
@@ -700,7 +700,7 @@ class TestWhatTheApplicationIsTold:
             world["A"].member.multicast_ordered([b"a", bytes(MAX_MESSAGE_BYTES + 1)], world.now)
         assert world["A"].order.accepted == 0
 
-    @all_carriers
+    @all_strategies
     def test_a_full_backlog_is_refused_and_opens_again(self) -> None:
         world = OrderedWorld("AB", ordering=OrderingConfig(backlog_bytes=1_000))
         world.start("B")
@@ -712,7 +712,7 @@ class TestWhatTheApplicationIsTold:
         world.order("B", "z")
         world.finish("AB", 2)
 
-    @all_carriers
+    @all_strategies
     def test_whoever_was_refused_hears_when_to_go_on(self) -> None:
         """BacklogFullError says: wait for Admitted before sending more."""
         world = OrderedWorld(ordering=OrderingConfig(window=1))
@@ -723,7 +723,7 @@ class TestWhatTheApplicationIsTold:
         assert admitted, "nobody says that messages of the ordered channel have left the backlog"
         assert admitted[-1] == Admitted(Channel.TOTAL, None, 5)
 
-    @all_carriers
+    @all_strategies
     def test_not_primary_is_raised_only_if_one_does_not_want_to_wait(self) -> None:
         world = OrderedWorld("AB")
         world.start("B")
@@ -732,14 +732,14 @@ class TestWhatTheApplicationIsTold:
         world.order("B", "b2")
         assert world["B"].order.accepted == 1
 
-    @all_carriers
+    @all_strategies
     def test_a_view_of_one_orders_at_once(self) -> None:
         world = OrderedWorld()
         world.gather("A")
         world.order("A", *TEXTS)
         assert world["A"].ordered == TEXTS
 
-    @all_carriers
+    @all_strategies
     def test_much_in_a_view_of_one(self) -> None:
         """However many rounds it takes: the stack of the interpreter is not what bounds them."""
         world = OrderedWorld(frame_bytes=256, ordering=OrderingConfig(window=1, reach=4_096))
@@ -844,7 +844,7 @@ class TestAFlush:
         assert left_in
         assert before not in left_in
 
-    @all_carriers
+    @all_strategies
     def test_it_is_called_off_and_the_same_view_goes_on_ordering(self) -> None:
         world = OrderedWorld()
         world.gather(*"ABC")
@@ -879,7 +879,7 @@ class TestAFlush:
         world.finish("ABC", 5)
         assert late == []
 
-    @all_carriers
+    @all_strategies
     def test_the_coordinator_crashes_after_some_have_installed_the_view(self) -> None:
         """All survivors end the old view with the same order, although one of them heard of it first."""
         world = OrderedWorld("ABCDE")

@@ -23,8 +23,8 @@ def recorded(*delivered: Delivered) -> list[tuple[Channel, int, tuple[bytes, ...
         return []
 
     machine = SimpleNamespace(is_recording=True, record=record)
-    carrier = SnapshotCarrier(A, *cast(Any, (None, None, None, machine)))
-    assert carrier.hand_up(delivered, 0) == list(delivered)
+    strategy = SnapshotCarrier(A, *cast(Any, (None, None, None, machine)))
+    assert strategy.hand_up(delivered, 0) == list(delivered)
     return heard
 
 

@@ -9,7 +9,15 @@ import pytest
 
 from motet.errors import LeftGroupError, SyncError
 from motet.protocol.core.counters import Count
-from motet.protocol.core.effects import Admitted, Channel, Effect, SendFailed, Stranded, SyncCompleted, SyncFailed
+from motet.protocol.core.effects import (
+    Admitted,
+    BehindPurgePoint,
+    Channel,
+    Effect,
+    SendFailed,
+    SyncCompleted,
+    SyncFailed,
+)
 from motet.protocol.core.identity import NOBODY, Address, Endpoint
 from motet.protocol.core.trace import TRACE_COLUMNS, TraceEvent, TraceKind, trace_name, trace_view
 from motet.protocol.core.view import View, ViewId
@@ -95,7 +103,7 @@ TABLE: list[tuple[Effect, list[TraceEvent]]] = [
             )
         ],
     ),
-    (Stranded(B, 17), [event(TraceKind.STRANDED, peer=NAME_B, last=17)]),
+    (BehindPurgePoint(B, 17), [event(TraceKind.BEHIND_PURGE_POINT, peer=NAME_B, last=17)]),
     (
         ViewInstalled(VIEW),
         [

@@ -112,7 +112,7 @@ def test_the_round_trip_is_measured_between_two_detectors() -> None:
         theirs.receive(A, question, now + 10 * MILLISECOND)  # type: ignore[arg-type]
         (answer,) = frames(theirs.tick(now + 40 * MILLISECOND))[:1]
         ours.receive(B, answer, now + 50 * MILLISECOND)  # type: ignore[arg-type]
-    assert 20 * MILLISECOND <= link_to(ours, B).round_trip.patience_ns < 21 * MILLISECOND
+    assert 20 * MILLISECOND <= link_to(ours, B).round_trip.timeout_ns < 21 * MILLISECOND
 
 
 def test_what_the_peer_tells_of_loss_is_believed_within_reason_and_not_when_it_is_late() -> None:
@@ -235,9 +235,9 @@ def test_no_verdict_before_an_answer_could_have_come() -> None:
     link = link_to(detector, B)
     for number in range(100):
         link.echoed(link.next_beat(number), 0, number + 2 * SECOND)
-    patience_ns = link.round_trip.patience_ns
+    timeout_ns = link.round_trip.timeout_ns
     happened = silence(run(detector, START + 20 * SECOND))
-    assert patience_ns <= happened < patience_ns + ASK_EVERY_NS
+    assert timeout_ns <= happened < timeout_ns + ASK_EVERY_NS
 
 
 def test_while_a_silence_is_an_accident_probes_follow_at_the_same_distance() -> None:
@@ -502,7 +502,7 @@ def test_the_round_trip_of_the_slowest_link_is_added() -> None:
     link.echoed(link.next_beat(0), 0, SECOND)
     assert detector.answer_ns(retry_ns, 1, 3600 * SECOND) == before  # of C nothing has arrived yet
     link.arrived(1, START)
-    assert detector.answer_ns(retry_ns, 1, 3600 * SECOND) == before + link.round_trip.patience_ns
+    assert detector.answer_ns(retry_ns, 1, 3600 * SECOND) == before + link.round_trip.timeout_ns
 
 
 def test_the_worst_link_decides_how_long_an_answer_takes() -> None:

@@ -190,9 +190,9 @@ def sampled(*samples: tuple[int, int, int]) -> Link:
 
 
 def test_the_time_that_the_peer_kept_a_beat_is_no_round_trip() -> None:
-    before = Link().round_trip.patience_ns
+    before = Link().round_trip.timeout_ns
     short, long = sampled((1, 90 * MILLISECOND, 100 * MILLISECOND)), sampled((1, 0, 100 * MILLISECOND))
-    assert short.round_trip.patience_ns < before < long.round_trip.patience_ns
+    assert short.round_trip.timeout_ns < before < long.round_trip.timeout_ns
 
 
 def test_a_round_trip_is_what_is_left_of_many_echoes() -> None:
@@ -200,21 +200,21 @@ def test_a_round_trip_is_what_is_left_of_many_echoes() -> None:
     for number in range(200):
         sent = number * SECOND
         link.echoed(link.next_beat(sent), 300 * MILLISECOND, sent + 320 * MILLISECOND)
-    assert 20 * MILLISECOND <= link.round_trip.patience_ns < 21 * MILLISECOND
+    assert 20 * MILLISECOND <= link.round_trip.timeout_ns < 21 * MILLISECOND
 
 
 def test_an_echo_is_used_once_and_those_that_it_overtook_not_at_all() -> None:
     once = sampled((5, 0, 100 * MILLISECOND))
     more = sampled((5, 0, 100 * MILLISECOND), (5, 0, 900 * MILLISECOND), (3, 0, 900 * MILLISECOND))
-    assert once.round_trip.patience_ns == more.round_trip.patience_ns
+    assert once.round_trip.timeout_ns == more.round_trip.timeout_ns
 
 
 def test_the_echo_of_a_beat_that_was_never_sent_says_nothing() -> None:
-    assert sampled((0, 0, SECOND), (11, 0, SECOND)).round_trip.patience_ns == Link().round_trip.patience_ns
+    assert sampled((0, 0, SECOND), (11, 0, SECOND)).round_trip.timeout_ns == Link().round_trip.timeout_ns
 
 
 def test_a_peer_that_claims_to_have_kept_a_beat_for_longer_than_it_was_away_is_taken_for_near() -> None:
-    assert sampled((1, 60 * SECOND, SECOND)).round_trip.patience_ns < SECOND
+    assert sampled((1, 60 * SECOND, SECOND)).round_trip.timeout_ns < SECOND
 
 
 def test_few_beats_wait_for_their_echo() -> None:
@@ -223,7 +223,7 @@ def test_few_beats_wait_for_their_echo() -> None:
         link.next_beat(0)
     assert len(link._sent_at) == MOST_BEATS
     link.echoed(1, 0, SECOND)
-    assert link.round_trip.patience_ns == Link().round_trip.patience_ns
+    assert link.round_trip.timeout_ns == Link().round_trip.timeout_ns
 
 
 # Doubt

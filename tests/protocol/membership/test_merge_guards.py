@@ -23,10 +23,10 @@ from motet.protocol.membership.participant import Cuts
 from motet.protocol.membership.primary import PrimaryRecord
 from motet.protocol.window.digest import DigestEntry
 from motet.protocol.wire.frames import (
+    AgreedNumbers,
     Commit,
     CutTo,
     Decision,
-    Finals,
     LogEnd,
     MergeCancel,
     MergeCommit,
@@ -54,7 +54,7 @@ class Channel:
     def __init__(self, members: tuple[Address, ...]) -> None:
         self._members = members
 
-    def freeze(self) -> tuple[dict[Address, DigestEntry], Finals]:
+    def freeze(self) -> tuple[dict[Address, DigestEntry], AgreedNumbers]:
         return {member: DigestEntry(0, 0, 0) for member in self._members}, ()
 
     def fetch(self, cut: Cuts, now: int) -> list[Effect]:
@@ -69,10 +69,10 @@ class Channel:
     def thaw(self, now: int) -> list[Effect]:
         return []
 
-    def log_after(self, cut: Cuts, finals: Finals, *, goes_on: bool) -> LogEnd:
+    def log_after(self, cut: Cuts, agreed: AgreedNumbers, *, goes_on: bool) -> LogEnd:
         return LogEnd()
 
-    def end_view(self, cut: Cuts, finals: Finals, *, goes_on: bool) -> list[Effect]:
+    def end_view(self, cut: Cuts, agreed: AgreedNumbers, *, goes_on: bool) -> list[Effect]:
         return []
 
     def begin_view(self, view: View, digest: Mapping[Address, int], log: LogEnd | None, now: int) -> list[Effect]:

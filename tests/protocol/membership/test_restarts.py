@@ -58,7 +58,7 @@ def test_those_without_memory_do_not_count() -> None:
     world = running("ABC", "ABC")
     world.crash(*"ABC")
     world.wake("C")
-    stranger = replace(world.config, membership=replace(world.membership, founds=False))
+    stranger = replace(world.config, membership=replace(world.membership, may_bootstrap=False))
     world.start("A", "B", config=stranger)
     world.settle(limit=6)
     world.run(5)
@@ -226,7 +226,7 @@ def test_all_crash_while_the_group_is_founded_and_come_back(kind: type[object]) 
 def test_memory_that_began_after_a_loss_founds_nothing() -> None:
     """Seed 1885 of the simulator: A lost its memory of a group once, and restarted with the memory of that life."""
     world = running("A", "A")
-    told = replace(world.config, membership=replace(world.membership, founds=False))
+    told = replace(world.config, membership=replace(world.membership, may_bootstrap=False))
     world.restart("A", config=told)
     world.run(0.5)
     world.crash("A")

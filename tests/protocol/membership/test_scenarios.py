@@ -129,7 +129,7 @@ class TestColdStart:
         world.gather(*"ABC")
         world.crash("A")
         world.settle(limit=4)
-        world.start("A", config=replace(world.config, membership=replace(world.membership, founds=False)))
+        world.start("A", config=replace(world.config, membership=replace(world.membership, may_bootstrap=False)))
         world.settle(limit=4)
         assert world["A"].members == "BCA"
         assert world["A"].view.is_primary
@@ -141,7 +141,7 @@ class TestColdStart:
         world.crash("A")
         world.settle(limit=4)
         world.partition("A", "BC")
-        world.start("A", config=replace(world.config, membership=replace(world.membership, founds=False)))
+        world.start("A", config=replace(world.config, membership=replace(world.membership, may_bootstrap=False)))
         world.run(10)
         assert not world["A"].view.is_primary
         world.heal()
@@ -427,7 +427,7 @@ class TestCrashes:
         """It is a new incarnation; the old one is removed, and no view has both."""
         world = World("A")
         world.gather(*"ABC")
-        world.restart(who, replace(world.config, membership=replace(world.membership, founds=False)))
+        world.restart(who, replace(world.config, membership=replace(world.membership, may_bootstrap=False)))
         took = world.settle(limit=5)
         old, new = lives_of(world, who)
         survivor = world["B"]

@@ -28,7 +28,7 @@ def world_with_state(seeds: str = "A", capacity: int = 256) -> World:
     return World(seeds, membership=settings, capacity=capacity)
 
 
-def in_pieces(world: World, pause_ms: int) -> Supplier:
+def in_splits(world: World, pause_ms: int) -> Supplier:
     """An application that takes its snapshot at once and hands it over in pieces, some time apart."""
 
     def supply(process: Process, view: ViewId) -> None:
@@ -96,7 +96,7 @@ class TestAJoinerGetsTheState:
         world = world_with_state()
         world.gather(*"AB")
         talk(world, "AB", 20)
-        world["A"].supply = in_pieces(world, pause_ms=20)
+        world["A"].supply = in_splits(world, pause_ms=20)
         stop = world.keep_sending("A", "B", every_ms=3)
         world.start("C")
         world.settle()
@@ -172,7 +172,7 @@ class TestAJoinerGetsTheState:
         world = world_with_state(capacity=4)
         world.gather(*"AB")
         talk(world, "AB", 20)
-        world["A"].supply = in_pieces(world, pause_ms=100)
+        world["A"].supply = in_splits(world, pause_ms=100)
         stop = world.keep_sending("A", "B", every_ms=3)
         world.start("C", config=replace(world.config, state_buffer_bytes=100))
         world.settle()
@@ -201,7 +201,7 @@ class TestFaultsDuringATransfer:
         world = world_with_state()
         world.gather(*"AB")
         talk(world, "AB", 30)
-        world["A"].supply = in_pieces(world, pause_ms=100)
+        world["A"].supply = in_splits(world, pause_ms=100)
         stop = world.keep_sending("B", every_ms=3)
         world.start("C")
         world.run_until(lambda: len(world["C"].saw(StateReceived)) >= 3, 3)
@@ -219,7 +219,7 @@ class TestFaultsDuringATransfer:
         world = world_with_state()
         world.gather(*"AB")
         talk(world, "AB", 30)
-        world["A"].supply = in_pieces(world, pause_ms=50)
+        world["A"].supply = in_splits(world, pause_ms=50)
         stop = world.keep_sending("B", every_ms=3)
         world.start("C")
         world.run_until(lambda: len(world["C"].saw(StateReceived)) >= 3, 3)
@@ -244,7 +244,7 @@ class TestFaultsDuringATransfer:
         world = world_with_state()
         world.gather(*"AB")
         talk(world, "AB", 30)
-        world["A"].supply = in_pieces(world, pause_ms=60)
+        world["A"].supply = in_splits(world, pause_ms=60)
         stop = world.keep_sending("A", "B", every_ms=3)
         world.start("C")
         world.run_until(lambda: len(world["C"].saw(StateReceived)) >= 3, 3)
@@ -258,7 +258,7 @@ class TestFaultsDuringATransfer:
         world = world_with_state()
         world.gather(*"AB")
         talk(world, "AB", 30)
-        world["A"].supply = in_pieces(world, pause_ms=60)
+        world["A"].supply = in_splits(world, pause_ms=60)
         world.start(*"CD")
         world.run_until(lambda: len(world["C"].saw(StateReceived)) >= 3, 3)
         world.crash("D")
@@ -270,7 +270,7 @@ class TestFaultsDuringATransfer:
         world = world_with_state()
         world.gather(*"ABD")
         talk(world, "ABD", 20)
-        world["A"].supply = in_pieces(world, pause_ms=100)
+        world["A"].supply = in_splits(world, pause_ms=100)
         world.start("C")
         world.run_until(lambda: len(world["C"].saw(StateReceived)) >= 3, 3)
         world.crash("A", "B")
@@ -283,7 +283,7 @@ class TestFaultsDuringATransfer:
         world = world_with_state()
         world.gather("A")
         talk(world, "A", 30)
-        world["A"].supply = in_pieces(world, pause_ms=100)
+        world["A"].supply = in_splits(world, pause_ms=100)
         world.start(*"BC")
         world.run_until(lambda: len(world["C"].saw(StateReceived)) >= 3, 3)
         for name in "BC":

@@ -932,7 +932,7 @@ class Group:
         pieces.append(piece)
 
 
-def pieces_of(state: bytes, sizes: Sequence[int]) -> list[bytes]:
+def splits_of(state: bytes, sizes: Sequence[int]) -> list[bytes]:
     """Cut as the sizes say, some of them zero; the rest is one piece."""
     pieces, at = [], 0
     for size in sizes:
@@ -973,7 +973,7 @@ def test_a_state_that_is_supplied_slowly_reaches_joiners_that_wait_all_the_while
     state = b"slow, but all of it arrives in the end"
     group.begin(view(V1, A, B, C), lacking(B, C))
     group.run(START)
-    group.supply_later(A, V1, pieces_of(state, [3] * 9), pause_ns=220 * MILLISECOND)  # no retry crosses a chunk
+    group.supply_later(A, V1, splits_of(state, [3] * 9), pause_ns=220 * MILLISECOND)  # no retry crosses a chunk
     group.run()
     for member in (B, C):
         assert_has_all(group, member, state)
@@ -1043,7 +1043,7 @@ def test_whatever_the_link_does_every_joiner_gets_the_state_once_and_in_order(
     group = Group((A, *joiners), config, fates)
     group.begin(view(V1, A, *joiners), lacking(*joiners), (0, *skews))
     group.run(START)
-    group.supply_later(A, V1, pieces_of(state, sizes), pause_ns)
+    group.supply_later(A, V1, splits_of(state, sizes), pause_ns)
     group.run()
     for member in joiners:
         assert_has_all(group, member, state)
@@ -1072,14 +1072,14 @@ def test_when_the_provider_dies_the_joiner_starts_over_and_ends_with_the_second_
     group = Group((A, B, C, D), config, fates)
     group.begin(view(V1, A, B, C, D), lacking(C, D))
     group.run(START)
-    group.supply_later(A, V1, pieces_of(states[0], sizes[0]), pause_ns)
+    group.supply_later(A, V1, splits_of(states[0], sizes[0]), pause_ns)
     group.run(START + dies_after_ns)
     group.crash(A)
     without = lacking(*(member for member in (C, D) if group.machines[member].need is StateNeed.LACKING))
     group.begin(view(V2, B, C, D), without, (0, *skews))
     group.run(group.now)
     if group.told[B]:
-        group.supply_later(B, V2, pieces_of(states[1], sizes[1]), pause_ns)
+        group.supply_later(B, V2, splits_of(states[1], sizes[1]), pause_ns)
     group.run()
     for member in (C, D):
         assert_has_all(group, member, states[member.incarnation in without])

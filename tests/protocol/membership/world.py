@@ -21,7 +21,7 @@ from motet.protocol.core.effects import Channel, Effect, Frame, SendFailed
 from motet.protocol.core.identity import Address, Endpoint
 from motet.protocol.core.units import MILLISECOND, SECOND
 from motet.protocol.core.view import View, ViewId
-from motet.protocol.member import Datagram, Delivered, Member, MemberConfig, Memory
+from motet.protocol.member import Datagram, Delivered, DurableState, Member, MemberConfig
 from motet.protocol.membership import (
     Left,
     MembershipConfig,
@@ -328,7 +328,7 @@ class World:
 
     # Processes
 
-    def start(self, *names: str, config: MemberConfig | None = None, memory: Memory | None = None) -> None:
+    def start(self, *names: str, config: MemberConfig | None = None, memory: DurableState | None = None) -> None:
         """The alphabet of the first start is the order of incarnations; every later life comes after all first ones."""
         for name in names:
             lives = sum(process.name == name for process in self.processes)

@@ -11,13 +11,13 @@ from motet.errors import BacklogFullError, ConfigError, LeftGroupError, MessageT
 from motet.protocol.core.counters import Count, Counters
 from motet.protocol.core.effects import (
     Admitted,
+    BehindPurgePoint,
     Broadcast,
     Channel,
     Deliver,
     Effect,
     Frame,
     SendFailed,
-    Stranded,
     Transmit,
 )
 from motet.protocol.core.identity import Address
@@ -29,7 +29,7 @@ from motet.protocol.wire.body import MAX_MESSAGE_BYTES
 from motet.protocol.wire.frames import Highest, MulticastAck, MulticastData, MulticastXmitRequest, Purged, UnicastAck
 from tests.protocol.multicast.link import A, B, C, D, bodies, data, numbered
 
-PATIENCE = 30 * MILLISECOND  # before anything was measured: 10 ms believed, and four deviations of 5 ms
+TIMEOUT = 30 * MILLISECOND  # before anything was measured: 10 ms believed, and four deviations of 5 ms
 INTERVAL = 500 * MILLISECOND
 
 
@@ -386,16 +386,16 @@ class TestReceiving:
             machine.multicast.receive(B, [UnicastAck(1, 1)], 0)
 
 
-class TestTailNotice:
+class TestLastSeqnoAnnouncement:
     def test_it_is_sent_when_nothing_was_sent_for_an_interval_and_acks_are_missing(self) -> None:
         machine = Machine(B)
         assert machine.tick(0) == []
         machine.send(b"message 1")
         machine.now = 5 * MILLISECOND
         machine.send(b"message 2")
-        assert machine.due == 5 * MILLISECOND + PATIENCE  # each send puts it off
+        assert machine.due == 5 * MILLISECOND + TIMEOUT  # each send puts it off
         assert machine.tick_when_due() == [Broadcast(Highest(2, 0))]
-        assert machine.counters[Count.TAIL_NOTICE_SENT] == 1
+        assert machine.counters[Count.LAST_SEQNO_ANNOUNCED] == 1
 
     def test_it_backs_off_up_to_the_interval_while_no_ack_comes(self) -> None:
         machine = Machine(B)
@@ -413,9 +413,9 @@ class TestTailNotice:
         for _ in range(5):
             machine.tick_when_due()
         machine.receive(B, MulticastAck(2))
-        assert machine.due == machine.now + PATIENCE
+        assert machine.due == machine.now + TIMEOUT
         assert machine.tick_when_due() == [Broadcast(Highest(3, 2))]
-        assert machine.due == machine.now + PATIENCE  # and the next back-off starts from the beginning
+        assert machine.due == machine.now + TIMEOUT  # and the next back-off starts from the beginning
 
     def test_a_new_send_ends_the_back_off(self) -> None:
         machine = Machine(B)
@@ -423,7 +423,7 @@ class TestTailNotice:
         for _ in range(5):
             machine.tick_when_due()
         machine.send(b"message 2")
-        assert machine.due == machine.now + PATIENCE
+        assert machine.due == machine.now + TIMEOUT
 
     def test_once_the_window_is_drained_the_stable_seqno_is_announced_once(self) -> None:
         machine = Machine(B)
@@ -482,7 +482,7 @@ class TestTailNotice:
             machine.now += 1
             machine.receive(B, MulticastAck(seqno))
         machine.send(b"again")
-        assert machine.due == machine.now + PATIENCE
+        assert machine.due == machine.now + TIMEOUT
 
     def test_a_receiver_that_has_everything_acks_again_if_the_sender_lacks_the_ack(self) -> None:
         machine = Machine(B)
@@ -501,7 +501,7 @@ class TestTailNotice:
         machine = Machine(B)
         machine.receive(B, data(B, 1))
         assert machine.receive(B, Highest(3, 0)) == [Transmit(B, MulticastAck(1))]
-        assert machine.due == PATIENCE
+        assert machine.due == TIMEOUT
         assert machine.tick_when_due() == [ask(B, (2, 3))]
 
     def test_the_notice_of_somebody_who_is_no_member_is_misplaced(self) -> None:
@@ -515,20 +515,20 @@ class TestGaps:
     def test_a_gap_is_asked_for_only_when_the_look_before_has_seen_it(self) -> None:
         machine = Machine(B)
         machine.receive(B, data(B, 2))
-        assert machine.due == PATIENCE
-        machine.now = PATIENCE - 1
+        assert machine.due == TIMEOUT
+        machine.now = TIMEOUT - 1
         machine.receive(B, data(B, 4))  # 3 is missing since just now
-        assert machine.tick(PATIENCE) == [ask(B, (1, 1))]
+        assert machine.tick(TIMEOUT) == [ask(B, (1, 1))]
         assert machine.tick_when_due() == [ask(B, (1, 1), (3, 3))]
         assert machine.counters[Count.REPAIR_ASKED] == 2
 
     def test_a_gap_that_closes_in_time_is_not_asked_for(self) -> None:
         machine = Machine(B, capacity=32)
         machine.receive(B, data(B, 2))
-        machine.now = PATIENCE - 1
+        machine.now = TIMEOUT - 1
         machine.receive(B, data(B, 1))
-        assert machine.tick(PATIENCE) == []
-        assert machine.due == PATIENCE - 1 + INTERVAL  # only the ack is left
+        assert machine.tick(TIMEOUT) == []
+        assert machine.due == TIMEOUT - 1 + INTERVAL  # only the ack is left
 
     def test_requests_are_clamped_to_the_window(self) -> None:
         machine = Machine(B, capacity=4)
@@ -549,7 +549,7 @@ class TestGaps:
             assert machine.tick_when_due() == [ask(B, (1, 1))]
             times.append(machine.now)
         pauses = [later - earlier for earlier, later in pairwise(times)]
-        assert pauses[:5] == [PATIENCE, PATIENCE, 2 * PATIENCE, 2 * PATIENCE, 4 * PATIENCE]
+        assert pauses[:5] == [TIMEOUT, TIMEOUT, 2 * TIMEOUT, 2 * TIMEOUT, 4 * TIMEOUT]
         assert pauses == sorted(pauses)
         assert pauses[-1] == INTERVAL
 
@@ -563,7 +563,7 @@ class TestGaps:
             machine.receive(B, data(B, seqno))
             looks.append(self.next_look(machine))
         pauses = [later - earlier for earlier, later in pairwise(looks)]
-        assert max(pauses) <= 3 * PATIENCE, [pause // MILLISECOND for pause in pauses]
+        assert max(pauses) <= 3 * TIMEOUT, [pause // MILLISECOND for pause in pauses]
 
     @staticmethod
     def next_look(machine: Machine) -> int:
@@ -634,7 +634,7 @@ class TestRepair:
         machine = Machine(B, C)
         machine.send(b"message 1")
         machine.receive(B, self.request((1, 1)))
-        machine.now = PATIENCE - 1
+        machine.now = TIMEOUT - 1
         assert machine.receive(C, self.request((1, 1))) == [Broadcast(data(A, 1))]
 
     def test_right_after_a_multicast_repair_nobody_is_answered_again(self) -> None:
@@ -642,7 +642,7 @@ class TestRepair:
         machine.send(b"message 1")
         machine.receive(B, self.request((1, 1)))
         machine.receive(C, self.request((1, 1)))
-        machine.now = PATIENCE - 1
+        machine.now = TIMEOUT - 1
         for asker in (B, C, D):
             assert machine.receive(asker, self.request((1, 1))) == []
         assert machine.counters[Count.FRAME_RESENT] == 2
@@ -652,14 +652,14 @@ class TestRepair:
         machine.send(b"message 1")
         machine.receive(B, self.request((1, 1)))
         machine.receive(C, self.request((1, 1)))
-        machine.now = PATIENCE
+        machine.now = TIMEOUT
         assert machine.receive(B, self.request((1, 1))) == [Transmit(B, data(A, 1))]
 
     def test_a_second_asker_much_later_is_answered_alone(self) -> None:
         machine = Machine(B, C)
         machine.send(b"message 1")
         machine.receive(B, self.request((1, 1)))
-        machine.now = PATIENCE
+        machine.now = TIMEOUT
         assert machine.receive(C, self.request((1, 1))) == [Transmit(C, data(A, 1))]
 
     def test_a_request_for_too_much_is_answered_up_to_the_limit(self) -> None:
@@ -706,7 +706,7 @@ class TestPurged:
         machine = Machine(B)
         machine.receive(B, data(B, 5))
         machine.tick_when_due()
-        assert machine.receive(B, Purged(B.incarnation, 3)) == [Stranded(B, 3)]
+        assert machine.receive(B, Purged(B.incarnation, 3)) == [BehindPurgePoint(B, 3)]
         assert machine.receive(B, Purged(B.incarnation, 4)) == []
         assert machine.due is None
         assert machine.tick(machine.now + 60 * SECOND) == []
@@ -715,7 +715,7 @@ class TestPurged:
         machine = Machine(B)
         machine.receive(B, *(data(B, seqno) for seqno in (1, 2, 3)))
         assert machine.receive(B, Purged(B.incarnation, 3)) == []
-        assert not machine.receiver(B).is_stranded
+        assert not machine.receiver(B).is_behind_purge_point
 
     def test_only_the_sender_itself_can_say_so(self) -> None:
         machine = Machine(B, C)
@@ -742,7 +742,7 @@ class TestPurged:
         assert machine.receive(B, data(B, 1), data(B, 2)) == [delivery(B, 1, 3)]
         machine.install(A, B, digest={B: 3})
         machine.receive(B, data(B, 5))
-        assert asked_for(machine.tick(machine.now + PATIENCE)) == [((4, 4),)]
+        assert asked_for(machine.tick(machine.now + TIMEOUT)) == [((4, 4),)]
 
     def test_the_time_spent_stranded_is_not_taken_for_a_round_trip(self) -> None:
         """All streams share the estimate, so all would repair at the slowest pace afterwards."""
@@ -754,7 +754,7 @@ class TestPurged:
         machine.install(A, B, digest={B: 3})
         machine.receive(B, data(B, 5))
         assert machine.due is not None
-        assert machine.due - machine.now <= PATIENCE
+        assert machine.due - machine.now <= TIMEOUT
 
 
 class TestEarlyFrames:
@@ -942,10 +942,10 @@ def test_the_next_deadline_is_the_earliest_of_all_streams() -> None:
     assert machine.due == INTERVAL
     machine.now = MILLISECOND
     machine.receive(C, data(C, 2))
-    assert machine.due == MILLISECOND + PATIENCE
+    assert machine.due == MILLISECOND + TIMEOUT
     machine.now = 0
     machine.send(b"message 1")
-    assert machine.due == PATIENCE
+    assert machine.due == TIMEOUT
 
 
 def test_ticking_early_late_or_twice_does_no_harm() -> None:

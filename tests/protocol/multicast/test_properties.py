@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from motet.protocol.core.effects import Stranded
+from motet.protocol.core.effects import BehindPurgePoint
 from motet.protocol.core.identity import Address
 from motet.protocol.core.units import MILLISECOND, SECOND
 from motet.protocol.multicast import MulticastConfig
@@ -217,7 +217,7 @@ def test_through_crashes_joins_and_views_that_come_late_survivors_deliver_all_of
     group = world.group
     group.run_until_quiet(120 * SECOND)
     for member in world.living:
-        assert group.effects(member, Stranded) == []
+        assert group.effects(member, BehindPurgePoint) == []
         for sender, sent in world.sent.items():
             inbox = group.inbox(member, sender)
             if member == NEWCOMER:  # what was in flight when it came may or may not be its business

@@ -6,7 +6,7 @@ import pytest
 
 from motet.errors import BacklogFullError, LeftGroupError
 from motet.protocol.core.counters import Count
-from motet.protocol.core.effects import Admitted, Channel, SendFailed, Stranded
+from motet.protocol.core.effects import Admitted, BehindPurgePoint, Channel, SendFailed
 from motet.protocol.core.identity import Address
 from motet.protocol.core.units import MILLISECOND, SECOND
 from motet.protocol.multicast import MulticastConfig
@@ -359,7 +359,7 @@ def test_a_seqno_that_was_purged_already_is_answered_with_purged_and_nobody_asks
     group.install(A, B, C, digest={A: 6, B: 0, C: 0})
     group.send(A, b"eleven")
     group.run_for(30 * SECOND)
-    assert group.effects(C, Stranded) == [Stranded(A, 10)]
+    assert group.effects(C, BehindPurgePoint) == [BehindPurgePoint(A, 10)]
     assert group.frames(A, Purged) == [Purged(A.incarnation, 10)]
     assert len(group.frames(C, MulticastXmitRequest)) == 1
     assert group.inbox(C, A) == []  # skipping what is missing would be a silent gap
@@ -379,7 +379,7 @@ def test_a_member_that_the_sender_no_longer_counts_in_is_told_so_and_does_not_as
     group.install(A, at=[A])
     group.heal()
     group.run_for(30 * SECOND)
-    assert group.effects(B, Stranded) == [Stranded(A, 3)]
+    assert group.effects(B, BehindPurgePoint) == [BehindPurgePoint(A, 3)]
     assert len(group.frames(B, MulticastXmitRequest)) <= 2
 
 
@@ -602,6 +602,6 @@ def test_nonsense_of_a_member_changes_nothing_that_is_delivered() -> None:
     group.receive(C, B, data(A, 2, b"again"), Purged(A.incarnation, 9), Highest(0, 0))
     group.run_until_quiet()
     assert group.inbox(C, A)[0] == b"message 1"
-    assert group.effects(C, Stranded) == []
+    assert group.effects(C, BehindPurgePoint) == []
     assert group.counters[A][Count.ACK_BEYOND_SENT] == 1
     assert_drained(group, A, B)

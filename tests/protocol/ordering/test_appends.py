@@ -8,21 +8,21 @@ from motet.errors import BacklogFullError, LeftGroupError, MessageTooLargeError
 from motet.protocol.core.counters import Count, Counters
 from motet.protocol.core.effects import Deliver
 from motet.protocol.core.view import View
-from motet.protocol.member import Memory
+from motet.protocol.member import DurableState
 from motet.protocol.ordering import AppendRepeated, OrderingConfig, TotalOrder
 from motet.protocol.ordering.producers import MOST_PRODUCERS, Producers
 from motet.protocol.wire.body import pack
 from motet.protocol.wire.frames import LogEnd
-from motet.protocol.wire.ordered import Number, Tag, lead, seal, unseal
+from motet.protocol.wire.ordered import Number, Tag, header, seal, unseal
 from tests.protocol.ordering.alone import START, V2, A, B, C, answer, body, calm, data, hear_ourselves, machine, seq
-from tests.protocol.ordering.world import CARRIERS, OrderedWorld
+from tests.protocol.ordering.world import STRATEGIES, OrderedWorld
 
-all_carriers = pytest.mark.parametrize("carrier", CARRIERS, indirect=True)
+all_strategies = pytest.mark.parametrize("strategy", STRATEGIES, indirect=True)
 
 
 @pytest.fixture(autouse=True)
-def carrier(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(OrderedWorld, "carrier", getattr(request, "param", "window"))
+def strategy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OrderedWorld, "strategy", getattr(request, "param", "window"))
 
 
 def tagged(producer: int, sequence: int, *texts: str) -> bytes:
@@ -74,7 +74,7 @@ class TestSending:
         ]
 
     def test_it_must_fit_into_one_frame_and_hears_how_much_does(self) -> None:
-        order = calm(config=OrderingConfig(body_bytes=300, most_riders=1))
+        order = calm(config=OrderingConfig(body_bytes=300, most_piggybacks=1))
         room = order.append_bytes
         order.send_tagged(7, 1, [bytes(room - 4)])
         with pytest.raises(MessageTooLargeError, match=f"at most {room} bytes"):
@@ -85,7 +85,9 @@ class TestSending:
             order.send_tagged(7, 2, [])
         assert order.accepted == 1
         (frame,) = [unseal(taken) for taken in iter(order.next_body, None)]
-        assert len(lead(1, [Number(1, 1)], is_ordered=True, sent_at=0, tag=frame.tag, proposed=1) + frame.inner) == 300
+        assert (
+            len(header(1, [Number(1, 1)], is_ordered=True, sent_at=0, tag=frame.tag, proposed=1) + frame.inner) == 300
+        )
 
     def test_it_is_refused_like_anything_else(self) -> None:
         order = calm(config=OrderingConfig(backlog_bytes=1))
@@ -143,11 +145,11 @@ class TestDelivery:
         order = TotalOrder(A, OrderingConfig(), Counters())
         order.resume(10, 8, ((7, 3),))
         assert (order.position, order.stable, order.producers) == (10, 8, ((7, 3),))
-        assert Memory(position=10, stable=8, producers=((7, 3),)).producers == order.producers
+        assert DurableState(position=10, stable=8, producers=((7, 3),)).producers == order.producers
 
 
 class TestThroughMembers:
-    @all_carriers
+    @all_strategies
     def test_failover_of_a_producer(self) -> None:
         """It is not sure whether its append got through, and sends it again through another member."""
         world = OrderedWorld()
@@ -160,7 +162,7 @@ class TestThroughMembers:
         repeated = [name for name in "ABC" if world[name].saw(AppendRepeated)]
         assert len(repeated) == 2
 
-    @all_carriers
+    @all_strategies
     def test_the_member_is_cut_off_and_comes_back_with_the_append(self) -> None:
         world = OrderedWorld("AC")
         world.gather(*"ABC")
@@ -176,7 +178,7 @@ class TestThroughMembers:
         assert world["C"].saw(AppendRepeated) == [AppendRepeated(7, 1, 1)]
         assert world["A"].ordered == ["x", "y"]
 
-    @all_carriers
+    @all_strategies
     def test_a_joiner_drops_what_the_others_drop(self) -> None:
         world = OrderedWorld()
         world.gather(*"AB")

@@ -18,7 +18,7 @@ from motet.protocol.ordering import OrderingConfig, PlainStream, RolledBack, Tot
 from motet.protocol.ordering.continuous import ContinuousSender
 from motet.protocol.wire.body import pack
 from motet.protocol.wire.codec import encode
-from motet.protocol.wire.frames import Finals, OrderAck, OrderData, OrderSeq, OrderSeqAck, Proposals
+from motet.protocol.wire.frames import AgreedNumbers, OrderAck, OrderData, OrderSeq, OrderSeqAck, Proposals
 from motet.protocol.wire.ordered import seal
 from motet.protocol.wire.reassembler import Reassembler
 from tests.protocol.membership.world import Flight
@@ -80,7 +80,7 @@ def test_without_recipients_a_message_is_gone() -> None:
 
 
 def machine(local: Address = A, members: Sequence[Address] = (A, B, C), window: int = 64) -> TotalOrder:
-    order = TotalOrder(local, OrderingConfig(carrier="continuous", window=window), Counters())
+    order = TotalOrder(local, OrderingConfig(strategy="continuous", window=window), Counters())
     order.begin_view(View(V1, tuple(members), is_primary=True), None, START)
     order.wall_offset_ns = -START  # so that frames which are made at once are of time 0
     order._check()
@@ -131,7 +131,7 @@ def test_data_ack_seq_seq_ack() -> None:
     effects = hear(order, C, OrderAck(V1, 1, 2))
     assert effects == [total(A, 1, 1, "a"), Broadcast(seq(1, 4, proposer=1))]
     assert hear(order, B, OrderSeqAck(V1, 1)) == hear(order, C, OrderSeqAck(V1, 1)) == []
-    assert [due for due in (order._carrier.next_deadline(),) if due is not None] == []  # nothing is repeated
+    assert [due for due in (order._strategy.next_deadline(),) if due is not None] == []  # nothing is repeated
     other = machine(B)
     assert hear(other, A, data(1, "a")) == acks((1, 1))
     assert hear(other, A, seq(1, 4, proposer=1)) == [total(A, 1, 1, "a"), Transmit(A, OrderSeqAck(V1, 1))]
@@ -261,8 +261,8 @@ class TestNonsense:
         order = machine(B)
         for frame_id in range(1, 1_500):
             hear(order, A, data(frame_id, "x"), seq(frame_id, frame_id))
-        (peer, *_) = order._carrier._peers  # type: ignore[attr-defined]
-        assert len(peer.finals) == 4_000 // 3
+        (peer, *_) = order._strategy._peers  # type: ignore[attr-defined]
+        assert len(peer.agreed) == 4_000 // 3
         assert counted(order, Count.FRAME_OUTSIDE_WINDOW) == 2 * (1_499 - 4_000 // 3)
 
     U64 = st.one_of(st.integers(0, 6), st.integers(0, 2**63))
@@ -288,8 +288,8 @@ class TestNonsense:
                     encode(1, 2, 3, effect.frame)
         if holds:
             order.hold()
-        position = order.log_after([], goes_on=True, finals=order.freeze()).position
-        order.end_view(goes_on=True, finals=order.freeze())
+        position = order.log_after([], goes_on=True, agreed=order.freeze()).position
+        order.end_view(goes_on=True, agreed=order.freeze())
         assert order.position == position
         order.begin_view(View(V2, (A,), is_primary=True), None, START)
         order.release(START)
@@ -325,9 +325,9 @@ class TestTheEndOfAView:
     def test_what_comes_while_it_is_frozen_is_not_applied(self) -> None:
         order = machine(B)
         hear(order, A, data(1, "a"))
-        finals = order.freeze()
+        agreed = order.freeze()
         assert hear(order, A, seq(1, 1), data(2, "b")) == []
-        assert order.freeze() == finals == ()
+        assert order.freeze() == agreed == ()
         assert order.thaw(START) == [total(A, 1, 1, "a"), Transmit(A, OrderSeqAck(V1, 1)), *acks((2, 2))]
 
     def test_a_frozen_sender_hands_out_no_number_and_repeats_nothing(self) -> None:
@@ -343,9 +343,9 @@ class TestTheEndOfAView:
         order = machine(C)
         hear(order, A, data(1, "a"))
         hear(order, B, data(1, "b"))
-        finals: Finals = ((A.incarnation, 1, ((7, 0),)), (B.incarnation, 1, ((6, 1),)))
-        assert order.log_after([], goes_on=True, finals=finals).position == 2
-        assert order.end_view(goes_on=True, finals=finals) == [total(B, 1, 1, "b"), total(A, 1, 2, "a")]
+        agreed: AgreedNumbers = ((A.incarnation, 1, ((7, 0),)), (B.incarnation, 1, ((6, 1),)))
+        assert order.log_after([], goes_on=True, agreed=agreed).position == 2
+        assert order.end_view(goes_on=True, agreed=agreed) == [total(B, 1, 1, "b"), total(A, 1, 2, "a")]
 
     @pytest.mark.parametrize("goes_on", [True, False])
     def test_what_has_no_number_is_delivered_by_nobody_and_goes_out_again(self, goes_on: bool) -> None:
@@ -374,7 +374,7 @@ class TestTheEndOfAView:
 
     def test_a_large_message_begins_again(self) -> None:
         """Its first fragments were delivered in the old view; no message spans two."""
-        config = OrderingConfig(carrier="continuous", body_bytes=208, most_riders=1, window=2)
+        config = OrderingConfig(strategy="continuous", body_bytes=208, most_piggybacks=1, window=2)
         order = TotalOrder(A, config, Counters())
         order.begin_view(View(V1, (A, B, C), is_primary=True), None, START)
         order.send([b"x" * 400, b"y"])
@@ -388,7 +388,7 @@ class TestTheEndOfAView:
 
     def test_a_large_message_that_goes_out_again_is_cut_short_again(self) -> None:
         """Its first fragments are out once more, the others wait to be: they stay together, in their order."""
-        config = OrderingConfig(carrier="continuous", body_bytes=200, most_riders=1, window=3)
+        config = OrderingConfig(strategy="continuous", body_bytes=200, most_piggybacks=1, window=3)
         order = TotalOrder(A, config, Counters())
         order.begin_view(View(V1, (A, B, C), is_primary=True), None, START)
         order.send([b"x" * 600])
@@ -414,7 +414,7 @@ class TestTheEndOfAView:
 
 @pytest.fixture(autouse=True)
 def _continuous(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(OrderedWorld, "carrier", "continuous")
+    monkeypatch.setattr(OrderedWorld, "strategy", "continuous")
 
 
 def crash_before_seq(world: OrderedWorld, sender: str, *, reached: str = "") -> None:
@@ -549,8 +549,8 @@ def test_a_lost_datagram_of_each_kind() -> None:
         world.order("A", "a")
         world.finish("ABC", 1, limit=0.3)
         world.run(0.5)
-        carrier = world["A"].order._carrier
-        assert carrier.next_deadline() is None, f"{kind.__name__} is still repeated"
+        strategy = world["A"].order._strategy
+        assert strategy.next_deadline() is None, f"{kind.__name__} is still repeated"
 
 
 def test_half_of_all_datagrams_take_two_seconds() -> None:

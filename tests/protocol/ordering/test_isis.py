@@ -62,13 +62,13 @@ class TestProposals:
         assert isis.proposed(1, 2) is None
 
 
-class TestFinals:
+class TestAgreedNumbers:
     def test_the_largest_of_all_proposals_is_final(self) -> None:
         isis = with_frames(Isis(3, 1), 1, 1)
         for proposer, number in ((0, 4), (1, 1), (2, 7)):
-            assert isis.finals() == (1, [])
+            assert isis.agreed() == (1, [])
             isis.receive_proposal(proposer, 1, number)
-        assert isis.finals() == (1, [Number(7, 2)])
+        assert isis.agreed() == (1, [Number(7, 2)])
 
     @pytest.mark.parametrize(
         ("proposals", "final"),
@@ -87,24 +87,24 @@ class TestFinals:
         isis = with_frames(Isis(3, 0), 0, 1)
         for proposer in order:
             isis.receive_proposal(proposer, 1, proposals[proposer])
-        assert isis.finals() == (1, [final])
+        assert isis.agreed() == (1, [final])
 
     def test_they_are_handed_out_in_the_order_of_ids_whatever_becomes_final_first(self) -> None:
         isis = with_frames(Isis(2, 0), 0, 3)
         for frame_id in (3, 2):
             for proposer in (0, 1):
                 isis.receive_proposal(proposer, frame_id, frame_id)
-            assert isis.finals() == (1, [])
+            assert isis.agreed() == (1, [])
         isis.receive_proposal(0, 1, 1)
         isis.receive_proposal(1, 1, 1)
-        assert isis.finals() == (1, [Number(1, 0), Number(2, 0), Number(3, 0)])
+        assert isis.agreed() == (1, [Number(1, 0), Number(2, 0), Number(3, 0)])
         assert isis.final == 3
 
     def test_they_are_handed_out_once(self) -> None:
         isis = with_frames(Isis(1, 0), 0, 1)
         isis.receive_proposal(0, 1, 1)
-        assert isis.finals() == (1, [Number(1, 0)])
-        assert isis.finals() == (2, [])
+        assert isis.agreed() == (1, [Number(1, 0)])
+        assert isis.agreed() == (2, [])
         isis._check()
 
     def test_the_first_word_of_a_proposer_counts(self) -> None:
@@ -112,16 +112,16 @@ class TestFinals:
         isis.receive_proposal(1, 1, 3)
         isis.receive_proposal(1, 1, 8)
         isis.receive_proposal(0, 1, 1)
-        assert isis.finals() == (1, [Number(3, 1)])
+        assert isis.agreed() == (1, [Number(3, 1)])
 
     def test_a_late_proposal_leaves_no_trace(self) -> None:
         isis = with_frames(Isis(2, 0), 0, 1)
         isis.receive_proposal(0, 1, 1)
         isis.receive_proposal(1, 1, 1)
-        isis.finals()
+        isis.agreed()
         isis.receive_proposal(1, 1, 9)
         isis.receive_proposal(1, 0, 9)
-        assert isis.finals() == (2, [])
+        assert isis.agreed() == (2, [])
         assert isis._proposals == {}
         isis._check()
 
@@ -132,8 +132,8 @@ class TestFinals:
                 isis.receive_proposal(proposer, frame_id, frame_id)
         isis.receive_proposal(2, 1, 1)
         isis.receive_proposal(2, 3, 3)
-        assert isis.finals() == (1, [Number(1, 0)])
-        assert isis.finals() == (2, [])
+        assert isis.agreed() == (1, [Number(1, 0)])
+        assert isis.agreed() == (2, [])
 
     def test_who_owes_what(self) -> None:
         isis = with_frames(Isis(3, 0), 0, 5)
@@ -150,7 +150,7 @@ class TestFinals:
         isis = with_frames(Isis(2, 0), 0, 2)
         isis.receive_proposal(0, 1, 1)
         isis.receive_proposal(1, 1, 1)
-        isis.finals()
+        isis.agreed()
         assert isis.missing(1, 2) == (2, 2)
         assert isis.missing(1, 1) is None
 
@@ -253,7 +253,7 @@ class Group:
         self.logs[to] += [(pending.sender, pending.id) for pending in member.deliverable()]
 
     def _announce(self, sender: int) -> None:
-        first, numbers = self.members[sender].finals()
+        first, numbers = self.members[sender].agreed()
         for offset, number in enumerate(numbers):
             for to in range(self.size):
                 self._put(sender, to, "stream", (first + offset, 1, number))
@@ -315,13 +315,13 @@ def test_two_senders_with_equal_final_numbers_are_delivered_alike() -> None:
             proposed = members[rank].receive_data(sender, 1, b"")
             assert proposed is not None
             members[sender].receive_proposal(rank, 1, proposed)
-    finals = [member.finals() for member in members]
-    assert finals == [(1, [Number(2, 1)]), (1, [Number(2, 0)])]
+    agreed = [member.agreed() for member in members]
+    assert agreed == [(1, [Number(2, 1)]), (1, [Number(2, 0)])]
     logs = []
     for rank, order in ((0, (0, 1)), (1, (1, 0))):
         log = []
         for sender in order:
-            assert members[rank].receive_number(sender, 1, finals[sender][1][0])
+            assert members[rank].receive_number(sender, 1, agreed[sender][1][0])
             log += delivered(members[rank])
         logs.append(log)
     assert logs == [[(1, 1), (0, 1)]] * 2

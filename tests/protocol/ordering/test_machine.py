@@ -160,7 +160,7 @@ class TestNumbersRide:
         assert leaving(order) == [Ordered(1, (Number(1, 0),), False, b"")]
 
     def test_the_rest_waits_for_the_next_frame(self) -> None:
-        order = calm(config=replace(CONFIG, most_riders=2))
+        order = calm(config=replace(CONFIG, most_piggybacks=2))
         speak(order, *"abcde")
         answer(order, (1, 5, 1))
         numbers = [Number(n, 0) for n in range(1, 6)]
@@ -171,7 +171,7 @@ class TestNumbersRide:
         ]
 
     def test_numbers_that_come_while_others_wait_follow_them(self) -> None:
-        order = calm(config=replace(CONFIG, most_riders=2))
+        order = calm(config=replace(CONFIG, most_piggybacks=2))
         speak(order, *"abcd")
         answer(order, (1, 3, 1))
         assert unseal(order.lift(body("p"))).first == 1
@@ -223,9 +223,9 @@ class TestWindow:
         assert leaving(order) == [Ordered(1, (), True, body("a", "b", "c"))]
         assert (order.accepted, order.admitted) == (3, 3)
 
-    @pytest.mark.parametrize("riders", [1, 64])
-    def test_no_body_is_larger_than_the_configuration_says(self, riders: int) -> None:
-        config = OrderingConfig(body_bytes=1_000, most_riders=riders)
+    @pytest.mark.parametrize("piggybacks", [1, 64])
+    def test_no_body_is_larger_than_the_configuration_says(self, piggybacks: int) -> None:
+        config = OrderingConfig(body_bytes=1_000, most_piggybacks=piggybacks)
         order = calm(config=config)
         speak(order, *(str(number) for number in range(100)))
         order.send([bytes(5_000)])
@@ -233,7 +233,7 @@ class TestWindow:
         taken = order.next_body()
         assert taken is not None
         assert len(taken) <= 1_000
-        assert len(unseal(taken).numbers) == riders
+        assert len(unseal(taken).numbers) == piggybacks
 
 
 class TestNotPrimary:
@@ -339,7 +339,7 @@ class TestPositions:
         assert order.position == 2
 
     def test_our_own_message_in_fragments(self) -> None:
-        order = machine(A, [A], OrderingConfig(body_bytes=208, most_riders=1))
+        order = machine(A, [A], OrderingConfig(body_bytes=208, most_piggybacks=1))
         effects = speak(order, "x" * 400, "y")
         positions = [effect.position for effect in effects if isinstance(effect, Deliver)]
         assert positions == [1, 1, 1, 2]
@@ -548,7 +548,7 @@ class TestTheViewEnds:
         assert "look there before sending it again" in str(effect.error)
 
     def test_a_message_of_which_some_fragments_went_out_begins_again(self) -> None:
-        order = calm(config=OrderingConfig(body_bytes=200, most_riders=1, window=2))
+        order = calm(config=OrderingConfig(body_bytes=200, most_piggybacks=1, window=2))
         order.send([b"x" * 400])
         first_try = leaving(order)
         assert len(first_try) == 2
@@ -609,14 +609,14 @@ class TestWhereTheLogWillStand:
         clock = 100  # above every proposal
         for sender, messages, numbers in bodies:
             count = min(numbers, sent[sender] - decided[sender])
-            riders = [Number(clock + n, 0) for n in range(count)]
+            piggybacks = [Number(clock + n, 0) for n in range(count)]
             first, clock = decided[sender] + 1, clock + count
             decided[sender] += count
             if messages:
-                streams.append((sender, data(*"xyz"[:messages], first=first, numbers=riders)))
+                streams.append((sender, data(*"xyz"[:messages], first=first, numbers=piggybacks)))
                 sent[sender] += 1
-            elif riders:
-                streams.append((sender, seq(first, *riders)))
+            elif piggybacks:
+                streams.append((sender, seq(first, *piggybacks)))
             else:
                 streams.append((sender, body("plain")))
         for sender, one in streams[:taken]:
@@ -684,7 +684,7 @@ class TestLeaving:
         assert order.accepted == 0
 
     def test_a_message_in_the_middle_of_its_fragments_fails(self) -> None:
-        order = calm(config=OrderingConfig(body_bytes=200, most_riders=1, window=1))
+        order = calm(config=OrderingConfig(body_bytes=200, most_piggybacks=1, window=1))
         order.send([b"x" * 400])
         hear_ourselves(order)
         assert failed(order.leave()) == [(Channel.TOTAL, None, 1, 1, LeftGroupError)]
@@ -725,12 +725,12 @@ class TestRefusals:
             {"window": 4097, "reach": 4097},
             {"reach": 63},
             {"reach": 4097},
-            {"carrier": "pigeon"},
+            {"strategy": "pigeon"},
             {"backlog_bytes": 0},
             {"ask_ns": MILLISECOND - 1},
             {"progress_ns": 0},
-            {"most_riders": 0},
-            {"most_riders": 4097},
+            {"most_piggybacks": 0},
+            {"most_piggybacks": 4097},
         ],
     )
     def test_values_outside_what_is_allowed(self, wrong: dict[str, Any]) -> None:
@@ -738,11 +738,11 @@ class TestRefusals:
         with pytest.raises(ConfigError, match=name):
             OrderingConfig(**wrong)
 
-    @pytest.mark.parametrize(("body_bytes", "riders"), [(128, 64), (800, 64), (1_000, 4096)])
-    def test_a_body_that_has_no_room_beside_its_riders(self, body_bytes: int, riders: int) -> None:
+    @pytest.mark.parametrize(("body_bytes", "piggybacks"), [(128, 64), (800, 64), (1_000, 4096)])
+    def test_a_body_that_has_no_room_beside_its_riders(self, body_bytes: int, piggybacks: int) -> None:
         """A fragment that is not the last must have MIN_BODY_BYTES, or every receiver rejects it."""
-        with pytest.raises(ConfigError, match="most_riders"):
-            OrderingConfig(body_bytes=body_bytes, most_riders=riders)
+        with pytest.raises(ConfigError, match="most_piggybacks"):
+            OrderingConfig(body_bytes=body_bytes, most_piggybacks=piggybacks)
 
 
 class TestNonsenseOfPeers:
@@ -850,7 +850,7 @@ class TestNonsenseOfPeers:
     @pytest.mark.parametrize(("body_bytes", "window"), [(1_346, 64), (60_000, 4_096)])
     def test_proposals_fit_into_a_datagram(self, body_bytes: int, window: int) -> None:
         """Frames of two senders came in turn, so that each is a run of its own."""
-        order = calm(C, config=OrderingConfig(body_bytes=body_bytes, window=window, reach=4_096, most_riders=16))
+        order = calm(C, config=OrderingConfig(body_bytes=body_bytes, window=window, reach=4_096, most_piggybacks=16))
         for _ in range(window):
             order.take(A, [data("a")], START)
             order.take(B, [data("b")], START)

@@ -13,17 +13,17 @@ from motet.protocol.membership import MembershipConfig
 from motet.protocol.ordering import RolledBack
 from motet.protocol.wire.frames import OrderAck, OrderData, OrderSeqAck, Proposals
 from tests.protocol.membership.world import Flight
-from tests.protocol.ordering.world import CARRIERS, OrderedWorld, sealed_in
+from tests.protocol.ordering.world import STRATEGIES, OrderedWorld, sealed_in
 
-pytestmark = pytest.mark.parametrize("carrier", CARRIERS, indirect=True)
+pytestmark = pytest.mark.parametrize("strategy", STRATEGIES, indirect=True)
 SHIPPED = {"local": MembershipConfig.local, "lan": MembershipConfig.lan, "wan": MembershipConfig.wan}
 ACKS: tuple[type[Frame], ...] = (Proposals, OrderAck, OrderSeqAck)
 
 
 @pytest.fixture(autouse=True)
-def carrier(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def strategy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     name: str = request.param
-    monkeypatch.setattr(OrderedWorld, "carrier", name)
+    monkeypatch.setattr(OrderedWorld, "strategy", name)
     return name
 
 
@@ -134,10 +134,10 @@ def test_a_restart_with_a_journal_that_is_the_groups() -> None:
     assert world["C"].positions == {4: "c1"}
 
 
-def test_the_frames_are_those_of_the_carrier(carrier: str) -> None:
+def test_the_frames_are_those_of_the_carrier(strategy: str) -> None:
     world = of_four()
     seen = world.watch(Proposals, OrderData, OrderAck)
     world.order("A", "a")
     world.finish("ABCD", 1)
-    expected = {OrderData, OrderAck} if carrier == "continuous" else {Proposals}
+    expected = {OrderData, OrderAck} if strategy == "continuous" else {Proposals}
     assert {type(flight.frame) for flight in seen} == expected

@@ -212,12 +212,12 @@ def test_ties_between_two_senders_and_by_induction_between_all() -> None:
     """“breaking ties, two senders by induction n senders.”"""
     for names in ("AB", "ABC", "ABCDE"):
         world = quiet_world(names)
-        finals: list[Number] = []
-        world.on_frame(lambda f, finals=finals: finals.extend(s.numbers) if (s := sealed_in(f)) else None)  # type: ignore[misc]
+        agreed: list[Number] = []
+        world.on_frame(lambda f, agreed=agreed: agreed.extend(s.numbers) if (s := sealed_in(f)) else None)  # type: ignore[misc]
         for name in names:
             world.order(name, name.lower())
         world.finish(names, len(names))
-        assert len({final.number for final in finals}) < len(names), "some are equal"
+        assert len({final.number for final in agreed}) < len(names), "some are equal"
         assert all(world[name].ordered == world["A"].ordered for name in names)
 
 

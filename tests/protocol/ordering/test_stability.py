@@ -10,8 +10,8 @@ from motet.protocol.core.counters import Count, Counters
 from motet.protocol.core.effects import Broadcast, Effect, Transmit
 from motet.protocol.core.view import View
 from motet.protocol.ordering import OrderingConfig, RolledBack, StableAdvanced, TotalOrder
-from motet.protocol.ordering import continuous_carrier as continuous
-from motet.protocol.ordering import window_carrier as window
+from motet.protocol.ordering import continuous_strategy as continuous
+from motet.protocol.ordering import window_strategy as window
 from motet.protocol.wire.frames import LogEnd, OrderData, OrderSeq, Progress, Stable
 from motet.protocol.wire.ordered import Number, seal
 from tests.protocol.ordering.alone import (
@@ -121,11 +121,11 @@ class TestReach:
         order.receive(B, Progress(V1, 1), START)
         assert order.is_eager
 
-    @pytest.mark.parametrize("carrier", ["window", "continuous"])
+    @pytest.mark.parametrize("strategy", ["window", "continuous"])
     def test_one_member_is_slow_and_all_is_delivered_in_the_end(
-        self, carrier: str, monkeypatch: pytest.MonkeyPatch
+        self, strategy: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(OrderedWorld, "carrier", carrier)
+        monkeypatch.setattr(OrderedWorld, "strategy", strategy)
         world = OrderedWorld(ordering=OrderingConfig(window=2, reach=4))
         world.gather(*"ABC")
         for number in range(40):
@@ -137,7 +137,7 @@ class TestReach:
     def test_a_stream_that_does_not_wait_is_dropped_beyond_it(self) -> None:
         """DATA after DATA and never a number: a liar, who must not fill our memory."""
         order = machine(B)
-        with patch.object(window, "MOST_REACH", 10):
+        with patch.object(window, "MOST_IN_FLIGHT", 10):
             for number in range(50):
                 order.take(A, [data(f"{number}")], START)
         assert len(order.queue) == 10
@@ -147,9 +147,9 @@ class TestReach:
 
     def test_datagrams_that_do_not_wait_are_dropped_beyond_it(self) -> None:
         """Decided, and far away: nothing of it can be delivered."""
-        order = machine(B, config=OrderingConfig(carrier="continuous"))
+        order = machine(B, config=OrderingConfig(strategy="continuous"))
         order.receive(C, _order_data(1), START)  # undecided: it blocks
-        with patch.object(continuous, "MOST_REACH", 10):
+        with patch.object(continuous, "MOST_IN_FLIGHT", 10):
             for frame_id in range(1, 51):
                 order.receive(A, _order_data(frame_id, settled=max(0, frame_id - 11)), START)
                 order.receive(A, OrderSeq(V1, frame_id, 0, 1_000 + frame_id, 0), START)

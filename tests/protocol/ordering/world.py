@@ -17,7 +17,7 @@ from motet.protocol.core.effects import Channel, Effect, Frame, SendFailed
 from motet.protocol.core.identity import Address, Endpoint
 from motet.protocol.core.units import SECOND
 from motet.protocol.core.view import ViewId
-from motet.protocol.member import Delivered, Member, MemberConfig, Memory
+from motet.protocol.member import Delivered, DurableState, Member, MemberConfig
 from motet.protocol.membership import MembershipConfig, StateReceived, ViewInstalled
 from motet.protocol.ordering import OrderingConfig, RolledBack, StableAdvanced, TotalOrder
 from motet.protocol.wire.body import flaw
@@ -28,14 +28,14 @@ from tests.protocol.membership.world import FIRST_PORT, GROUP, Flight, Process, 
 Log = dict[int, str]
 
 
-CARRIERS = ("window", "early", "continuous")
+STRATEGIES = ("window", "early", "continuous")
 
 
-def carried_by(carrier: str, ordering: OrderingConfig) -> OrderingConfig:
+def carried_by(strategy: str, ordering: OrderingConfig) -> OrderingConfig:
     """`early`: the window carrier, where all are told what anybody proposes."""
-    if carrier == "early":
-        return replace(ordering, carrier="window", early_members=64)
-    return replace(ordering, carrier=carrier)
+    if strategy == "early":
+        return replace(ordering, strategy="window", fast_path_members=64)
+    return replace(ordering, strategy=strategy)
 
 
 def sealed_in(flight: Flight) -> Ordered | None:
@@ -122,7 +122,7 @@ def _log_as_state(process: Process, view: ViewId) -> None:
 
 
 class OrderedWorld(World):
-    carrier = "window"  # of all members, unless the test says otherwise
+    strategy = "window"  # of all members, unless the test says otherwise
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ class OrderedWorld(World):
         super().__init__(
             seeds, membership=membership, capacity=capacity, frame_bytes=frame_bytes, wants_state=wants_state
         )
-        self.config = replace(self.config, ordering=carried_by(self.carrier, ordering or OrderingConfig()))
+        self.config = replace(self.config, ordering=carried_by(self.strategy, ordering or OrderingConfig()))
         self.agreed: Log = {}
         self.ways: dict[tuple[ViewId, ViewId], list[tuple[int, str]]] = {}
         self.asked: dict[Address, list[str]] = {}  # what each life was asked to order
@@ -150,7 +150,7 @@ class OrderedWorld(World):
         assert isinstance(process, OrderedProcess)
         return process
 
-    def start(self, *names: str, config: MemberConfig | None = None, memory: Memory | None = None) -> None:
+    def start(self, *names: str, config: MemberConfig | None = None, memory: DurableState | None = None) -> None:
         for name in names:
             lives = sum(process.name == name for process in self.processes)
             host, port = self.endpoint(name)

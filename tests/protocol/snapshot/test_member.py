@@ -26,9 +26,9 @@ def group(
     capacity: int = 256,
     frame_bytes: int = 60_000,
     window: int = 64,
-    carrier: str = "window",
+    strategy: str = "window",
 ) -> SnapshotWorld:
-    ordering = OrderingConfig(window=window, carrier=carrier)
+    ordering = OrderingConfig(window=window, strategy=strategy)
     world = SnapshotWorld(capacity=capacity, frame_bytes=frame_bytes, ordering=ordering)
     world.gather(*names)
     return world
@@ -45,10 +45,10 @@ def configured(world: SnapshotWorld, **settings: int) -> MemberConfig:
 # Taken
 
 
-@pytest.mark.parametrize("carrier", ["window", "continuous"])
-def test_snapshot_after_x_messages(carrier: str) -> None:
+@pytest.mark.parametrize("strategy", ["window", "continuous"])
+def test_snapshot_after_x_messages(strategy: str) -> None:
     """The seed's test: several senders, and after so many messages the state of all of them is recorded."""
-    world = group(carrier=carrier)
+    world = group(strategy=strategy)
     for number in range(20):
         for name in "ABC":
             world.order(name, f"{name}{number}")
@@ -81,9 +81,9 @@ def test_of_a_quiet_group() -> None:
         assert member in result.view
 
 
-@pytest.mark.parametrize("carrier", ["window", "continuous"])
-def test_messages_in_flight_on_every_channel(carrier: str) -> None:
-    world = group(carrier=carrier)
+@pytest.mark.parametrize("strategy", ["window", "continuous"])
+def test_messages_in_flight_on_every_channel(strategy: str) -> None:
+    world = group(strategy=strategy)
     world.say_everything("ABC", count=3, mark="before ")
     world.snapshot("A")
     world.say_everything("ABC", count=3, mark="after ")
@@ -113,9 +113,9 @@ def test_one_after_the_other() -> None:
         world.result("A")
 
 
-@pytest.mark.parametrize("carrier", ["window", "continuous"])
-def test_while_datagrams_are_lost(carrier: str) -> None:
-    world = group(carrier=carrier)
+@pytest.mark.parametrize("strategy", ["window", "continuous"])
+def test_while_datagrams_are_lost(strategy: str) -> None:
+    world = group(strategy=strategy)
     world.loss = 0.2
     for number in range(10):
         world.say_everything("ABC", mark=f"{number} ")
@@ -132,10 +132,10 @@ def test_of_one_member_alone() -> None:
     world.result("A")
 
 
-@pytest.mark.parametrize("carrier", ["window", "continuous"])
-def test_a_large_message_is_in_one_place(carrier: str) -> None:
+@pytest.mark.parametrize("strategy", ["window", "continuous"])
+def test_a_large_message_is_in_one_place(strategy: str) -> None:
     """Some fragments are out, some are not: the message is with its sender, or in flight, never both or neither."""
-    world = group(frame_bytes=300, capacity=4, window=2, carrier=carrier)
+    world = group(frame_bytes=300, capacity=4, window=2, strategy=strategy)
     for name in "ABC":
         world.order(name, name * 3_000)
         world.multicast(name, name.lower() * 3_000)
@@ -146,9 +146,9 @@ def test_a_large_message_is_in_one_place(carrier: str) -> None:
     assert any(len(one.payload) >= 2_000 and not one.is_waiting for one in result.in_flight())
 
 
-@pytest.mark.parametrize("carrier", ["window", "continuous"])
-def test_behind_a_full_window_the_marker_keeps_its_place(carrier: str) -> None:
-    world = group(capacity=1, window=1, frame_bytes=300, carrier=carrier)
+@pytest.mark.parametrize("strategy", ["window", "continuous"])
+def test_behind_a_full_window_the_marker_keeps_its_place(strategy: str) -> None:
+    world = group(capacity=1, window=1, frame_bytes=300, strategy=strategy)
     world.say_everything("ABC", count=20, mark="before ")
     world.snapshot("A")
     world.say_everything("ABC", count=20, mark="after ")

@@ -13,7 +13,7 @@ from typing import Any
 
 from motet.protocol.core.effects import Channel, Effect
 from motet.protocol.core.identity import Address
-from motet.protocol.member import Delivered, Member, MemberConfig, Memory
+from motet.protocol.member import Delivered, DurableState, Member, MemberConfig
 from motet.protocol.snapshot import RecordState, SnapshotFailed, SnapshotId, SnapshotResult, SnapshotTaken
 from tests.protocol.membership.world import FIRST_PORT, GROUP
 from tests.protocol.ordering.world import OrderedProcess, OrderedWorld
@@ -60,7 +60,7 @@ class SnapshotWorld(OrderedWorld):
         assert isinstance(process, SnapshotProcess)
         return process
 
-    def start(self, *names: str, config: MemberConfig | None = None, memory: Memory | None = None) -> None:
+    def start(self, *names: str, config: MemberConfig | None = None, memory: DurableState | None = None) -> None:
         for name in names:
             lives = sum(process.name == name for process in self.processes)
             host, port = self.endpoint(name)

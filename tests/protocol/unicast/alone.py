@@ -12,8 +12,8 @@ from motet.protocol.wire.body import pack
 from motet.protocol.wire.frames import UnicastAck
 from tests.protocol.unicast.link import FIRST_CONN_ID, NO_REAPING, A, B, data, numbered
 
-PATIENCE_NS = 30 * MILLISECOND  # of a round trip that was not measured yet: 10 ms and four times 5 ms
-TASK_NS = PATIENCE_NS + NO_REAPING.ack_max_ns  # the first run of a sender's retransmission task
+TIMEOUT_NS = 30 * MILLISECOND  # of a round trip that was not measured yet: 10 ms and four times 5 ms
+TASK_NS = TIMEOUT_NS + NO_REAPING.ack_max_ns  # the first run of a sender's retransmission task
 SYNC_ID = 201  # the first that B draws
 REAPING = UnicastConfig(conn_expiry_ns=10 * SECOND, conn_close_ns=4 * SECOND)
 

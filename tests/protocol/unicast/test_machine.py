@@ -35,10 +35,10 @@ from motet.protocol.wire.frames import (
     UnicastXmitRequest,
 )
 from tests.protocol.unicast.alone import (
-    PATIENCE_NS,
     REAPING,
     SYNC_ID,
     TASK_NS,
+    TIMEOUT_NS,
     counted,
     delivery,
     machine,
@@ -183,7 +183,7 @@ def test_frame_outside_the_window_is_dropped_and_asked_for_later() -> None:
     unicast = receiving(1, UnicastConfig(capacity=4, conn_expiry_ns=0))
     assert unicast.receive(A, [data(101, 6)], SECOND) == to_a(UnicastAck(101, 1))
     assert counted(unicast, Count.FRAME_OUTSIDE_WINDOW) == 1
-    assert unicast.tick(SECOND + PATIENCE_NS) == to_a(UnicastXmitRequest(101, ((2, 5),)))
+    assert unicast.tick(SECOND + TIMEOUT_NS) == to_a(UnicastXmitRequest(101, ((2, 5),)))
 
 
 # Acks at the sender
@@ -285,8 +285,8 @@ def test_resending_follows_the_measured_round_trip() -> None:
 def test_receiver_that_misses_46_and_48_asks_for_exactly_these() -> None:
     unicast = receiving(45)
     assert unicast.receive(A, [data(101, 47), data(101, 49), data(101, 50)], SECOND) == []
-    assert unicast.tick(SECOND + PATIENCE_NS - 1) == []
-    assert unicast.tick(SECOND + PATIENCE_NS) == to_a(UnicastXmitRequest(101, ((46, 46), (48, 48))))
+    assert unicast.tick(SECOND + TIMEOUT_NS - 1) == []
+    assert unicast.tick(SECOND + TIMEOUT_NS) == to_a(UnicastXmitRequest(101, ((46, 46), (48, 48))))
     assert unicast.receive(A, [data(101, 46), data(101, 48)], 2 * SECOND) == [
         delivery(46, 50),
         *to_a(UnicastAck(101, 50)),
@@ -349,24 +349,24 @@ def test_request_for_everything_is_answered_up_to_the_limit() -> None:
 def test_gap_that_closes_before_the_look_is_not_asked_for() -> None:
     unicast = receiving(1)
     unicast.receive(A, [data(101, 3)], SECOND)
-    unicast.receive(A, [data(101, 2)], SECOND + PATIENCE_NS - 1)
+    unicast.receive(A, [data(101, 2)], SECOND + TIMEOUT_NS - 1)
     assert unicast.next_deadline() is None
-    assert unicast.tick(SECOND + PATIENCE_NS) == []
+    assert unicast.tick(SECOND + TIMEOUT_NS) == []
 
 
 def test_gap_that_appears_between_looks_is_asked_for_on_the_look_after_it_was_noticed() -> None:
     unicast = receiving(1)
     unicast.receive(A, [data(101, 3)], SECOND)
-    unicast.receive(A, [data(101, 5)], SECOND + PATIENCE_NS - 1)
-    assert unicast.tick(SECOND + PATIENCE_NS) == to_a(UnicastXmitRequest(101, ((2, 2),)))
-    ((_, effects),) = ticks(unicast, SECOND + 2 * PATIENCE_NS)
+    unicast.receive(A, [data(101, 5)], SECOND + TIMEOUT_NS - 1)
+    assert unicast.tick(SECOND + TIMEOUT_NS) == to_a(UnicastXmitRequest(101, ((2, 2),)))
+    ((_, effects),) = ticks(unicast, SECOND + 2 * TIMEOUT_NS)
     assert effects == to_a(UnicastXmitRequest(101, ((2, 2), (4, 4))))
 
 
 def test_large_gap_is_asked_for_in_parts_and_in_bursts() -> None:
     unicast = receiving(1, UnicastConfig(repair_burst=5, request_limit=2, conn_expiry_ns=0))
     unicast.receive(A, [data(101, 11)], SECOND)
-    assert unicast.tick(SECOND + PATIENCE_NS) == to_a(
+    assert unicast.tick(SECOND + TIMEOUT_NS) == to_a(
         UnicastXmitRequest(101, ((2, 3),)), UnicastXmitRequest(101, ((4, 5),)), UnicastXmitRequest(101, ((6, 6),))
     )
 
@@ -837,7 +837,7 @@ def test_message_of_a_newer_connection_that_is_not_its_first_waits_for_a_sync() 
     unicast = receiving(1)
     assert unicast.receive(A, [data(102, 3)], SECOND) == []
     assert unicast.is_syncing(A)
-    assert unicast.tick(SECOND + PATIENCE_NS) == to_a(Sync(102, SYNC_ID))
+    assert unicast.tick(SECOND + TIMEOUT_NS) == to_a(Sync(102, SYNC_ID))
 
 
 # SYNC at the sender
@@ -946,7 +946,7 @@ def test_sync_is_not_sent_at_once_but_by_the_task_and_then_ever_more_slowly_unti
 def test_sync_names_the_newest_connection_that_was_seen() -> None:
     unicast = machine(B)
     unicast.receive(A, [data(102, 5), data(104, 7), data(103, 6)], 0)
-    assert ticks(unicast, PATIENCE_NS) == [(PATIENCE_NS, to_a(Sync(104, SYNC_ID)))]
+    assert ticks(unicast, TIMEOUT_NS) == [(TIMEOUT_NS, to_a(Sync(104, SYNC_ID)))]
 
 
 def test_sync_ok_opens_a_window_at_the_senders_low_and_takes_in_what_was_kept() -> None:

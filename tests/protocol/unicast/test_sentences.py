@@ -13,10 +13,10 @@ from motet.protocol.unicast import UnicastConfig
 from motet.protocol.unicast.sender import State
 from motet.protocol.wire.frames import Close, Sync, SyncAck, SyncOk, UnicastAck, UnicastData, UnicastXmitRequest
 from tests.protocol.unicast.alone import (
-    PATIENCE_NS,
     REAPING,
     SYNC_ID,
     TASK_NS,
+    TIMEOUT_NS,
     counted,
     delivery,
     machine,
@@ -289,7 +289,7 @@ def test_seed_question_for_the_first_seqno_is_not_sent_at_once_but_by_the_task()
     """Asking is left to the retransmission task, for the first message may just be late."""
     unicast = machine(B)
     assert unicast.receive(A, [data(101, 2), data(101, 3)], 0) == []
-    assert ticks(unicast, PATIENCE_NS) == [(PATIENCE_NS, to_a(Sync(101, SYNC_ID)))]
+    assert ticks(unicast, TIMEOUT_NS) == [(TIMEOUT_NS, to_a(Sync(101, SYNC_ID)))]
 
 
 def test_seed_question_for_the_first_seqno_is_not_answered_with_all_messages() -> None:
@@ -359,14 +359,14 @@ def test_seed_message_without_a_receive_window_makes_the_receiver_send_sync() ->
     """No window for the sender: SYNC."""
     unicast = machine(B)
     unicast.receive(A, [data(101, 7)], 0)
-    assert ticks(unicast, PATIENCE_NS) == [(PATIENCE_NS, to_a(Sync(101, SYNC_ID)))]
+    assert ticks(unicast, TIMEOUT_NS) == [(TIMEOUT_NS, to_a(Sync(101, SYNC_ID)))]
 
 
 def test_seed_message_with_another_conn_id_makes_the_receiver_send_sync() -> None:
     """A window, but of another conn-id: SYNC."""
     unicast = receiving(1)
     unicast.receive(A, [data(105, 7)], 0)
-    assert ticks(unicast, PATIENCE_NS) == [(PATIENCE_NS, to_a(Sync(105, SYNC_ID)))]
+    assert ticks(unicast, TIMEOUT_NS) == [(TIMEOUT_NS, to_a(Sync(105, SYNC_ID)))]
 
 
 def test_seed_sync_gives_the_send_window_a_new_conn_id_and_is_answered_with_low_and_conn_id() -> None:

@@ -24,8 +24,8 @@ class Watched:
         self.watch = GapWatch(self.window, self.round_trip, most)
 
     @property
-    def patience(self) -> int:
-        return self.round_trip.patience_ns
+    def timeout(self) -> int:
+        return self.round_trip.timeout_ns
 
     def arrive(self, now: int, *seqnos: int) -> None:
         """A batch comes in and is handed up as far as it goes."""
@@ -62,15 +62,15 @@ def test_mere_reordering_asks_for_nothing(order: list[int]) -> None:
 def test_a_gap_is_asked_for_when_it_is_still_there_at_the_next_look() -> None:
     watched = Watched()
     watched.arrive(0, 2, 5)
-    assert watched.watch.due == watched.patience
-    assert watched.watch.look(watched.patience - 1) == ()
-    assert watched.watch.look(watched.patience) == ((1, 1), (3, 4))
+    assert watched.watch.due == watched.timeout
+    assert watched.watch.look(watched.timeout - 1) == ()
+    assert watched.watch.look(watched.timeout) == ((1, 1), (3, 4))
 
 
 def test_a_gap_that_appeared_since_the_last_look_waits_for_the_next_one() -> None:
     watched = Watched()
     watched.arrive(0, 2)
-    watched.arrive(watched.patience - 1, 5)
+    watched.arrive(watched.timeout - 1, 5)
     assert watched.look_when_due()[1] == ((1, 1),)
     assert watched.look_when_due()[1] == ((1, 1), (3, 4))
 
@@ -92,11 +92,11 @@ def test_a_claimed_seqno_that_never_came_is_asked_for() -> None:
 
 def test_looks_back_off_by_doubling_up_to_the_ceiling() -> None:
     watched = Watched()
-    patience = watched.patience
+    timeout = watched.timeout
     watched.arrive(0, 2)
     times = [watched.look_when_due()[0] for _ in range(17)]
     waits = [later - earlier for earlier, later in pairwise(times)]
-    assert waits == [min(patience << attempt // 2, CEILING) for attempt in range(16)]
+    assert waits == [min(timeout << attempt // 2, CEILING) for attempt in range(16)]
     assert waits[-1] == CEILING
 
 
@@ -128,9 +128,9 @@ def test_the_answer_to_a_repeated_request_measures_nothing() -> None:
     watched.arrive(0, 2)
     watched.look_when_due()
     now, _ = watched.look_when_due()
-    patience = watched.patience
+    timeout = watched.timeout
     watched.arrive(now + 1, 1)  # could answer either request
-    assert watched.patience == patience
+    assert watched.timeout == timeout
 
 
 def test_a_request_that_is_the_first_of_its_look_only_is_no_first_one() -> None:
@@ -140,11 +140,11 @@ def test_a_request_that_is_the_first_of_its_look_only_is_no_first_one() -> None:
     now, asked = watched.look_when_due()
     assert asked == ((1, 1), (3, 3))
     watched.arrive(now + MILLISECOND, 1)
-    patience = watched.patience
+    timeout = watched.timeout
     now, asked = watched.look_when_due()
     assert asked == ((3, 3),)
     watched.arrive(now + 1, 3)
-    assert watched.patience == patience
+    assert watched.timeout == timeout
 
 
 def test_what_is_asked_for_the_first_time_measures_also_beside_what_was_asked_for_before() -> None:
@@ -153,12 +153,12 @@ def test_what_is_asked_for_the_first_time_measures_also_beside_what_was_asked_fo
     watched.look_when_due()
     watched.look_when_due()
     watched.arrive(watched.watch.due or 0, 4)
-    patience = watched.patience
+    timeout = watched.timeout
     now, asked = watched.look_when_due()
     while (3, 3) not in asked:
         now, asked = watched.look_when_due()
     watched.arrive(now + 1, 3)
-    assert watched.patience != patience, "measured"
+    assert watched.timeout != timeout, "measured"
 
 
 def test_the_back_off_is_forgotten_once_everything_is_there() -> None:
@@ -169,7 +169,7 @@ def test_the_back_off_is_forgotten_once_everything_is_there() -> None:
     watched.arrive(now, 1)
     watched.arrive(now, 4)
     times = [watched.look_when_due()[0] for _ in range(2)]
-    assert times == [now + watched.patience, now + 2 * watched.patience]
+    assert times == [now + watched.timeout, now + 2 * watched.timeout]
 
 
 def test_one_look_asks_for_no_more_than_the_burst() -> None:
@@ -220,10 +220,10 @@ def test_a_repair_that_came_ends_the_back_off_although_a_new_gap_has_opened() ->
         now, asked = watched.look_when_due()
         assert asked == ((1, 1),)
     watched.arrive(now + 1, 1, 4)  # all that was asked for is here; 3 is missing for the first time
-    assert watched.watch.due == now + 1 + watched.patience
+    assert watched.watch.due == now + 1 + watched.timeout
     assert watched.look_when_due()[1] == ()  # seen for the first time: it may just be late
     looked_at, asked = watched.look_when_due()
-    assert (looked_at, asked) == (now + 1 + 2 * watched.patience, ((3, 3),))
+    assert (looked_at, asked) == (now + 1 + 2 * watched.timeout, ((3, 3),))
 
 
 def test_an_abandoned_gap_is_not_looked_for_until_something_changes() -> None:
@@ -234,4 +234,4 @@ def test_an_abandoned_gap_is_not_looked_for_until_something_changes() -> None:
     watched.watch.abandon()
     assert (watched.watch.due, watched.watch.look(10 * CEILING)) == (None, ())
     watched.arrive(now, 5)
-    assert watched.look_when_due() == (now + watched.patience, ((1, 1), (3, 4)))
+    assert watched.look_when_due() == (now + watched.timeout, ((1, 1), (3, 4)))

@@ -97,14 +97,14 @@ GOLDEN_QUAD = "0100000000000000 0200000000000000 0300000000000000 04000000000000
 QUADS = ((1, 2, 3, 4),)
 FINALS = ((7, 1, ((3, 0), (4, 2))),)
 DECISION = Decision(QUADS, VIEW, ((7, 2),), (VIEW,), (7,), VIEW.id, 9, ((7, 2),), FINALS)
-GOLDEN_FINALS = "0100 0700000000000000 0100000000000000 0200 0300000000000000 00000000 0400000000000000 02000000"
+GOLDEN_AGREED = "0100 0700000000000000 0100000000000000 0200 0300000000000000 00000000 0400000000000000 02000000"
 GOLDEN_DIGEST = "0100 0700000000000000 0200000000000000"
 GOLDEN_LIVES = "0100 0700000000000000"
 GOLDEN_NINE = "0900000000000000"
 GOLDEN_LOG = f"{GOLDEN_VIEW_ID} {GOLDEN_NINE}"
 GOLDEN_DECISION = (
     f"0100 {GOLDEN_QUAD} {GOLDEN_VIEW} {GOLDEN_DIGEST} 0100 {GOLDEN_VIEW} {GOLDEN_LIVES} {GOLDEN_LOG}"
-    f" {GOLDEN_DIGEST} {GOLDEN_FINALS}"
+    f" {GOLDEN_DIGEST} {GOLDEN_AGREED}"
 )
 GOLDEN_BEAT = f"{GOLDEN_NINE} 0400000000000000 0500000000000000 e803"
 GOLDEN_NAMES = f"{GOLDEN_VIEW_ID} {GOLDEN_BALLOT}"
@@ -160,7 +160,7 @@ GOLDEN: list[tuple[Frame, str, str]] = [
             False,
         ),
         "29",
-        f"{GOLDEN_NAMES} 0100 {GOLDEN_QUAD} {GOLDEN_RECORD} 02 01 {GOLDEN_LOG} 01 {GOLDEN_DECISION} {GOLDEN_FINALS}"
+        f"{GOLDEN_NAMES} 0100 {GOLDEN_QUAD} {GOLDEN_RECORD} 02 01 {GOLDEN_LOG} 01 {GOLDEN_DECISION} {GOLDEN_AGREED}"
         f"{GOLDEN_LIVES} 00",
     ),
     (CutTo(VIEW.id, BALLOT, DECISION, None, (VIEW,)), "2a", f"{GOLDEN_NAMES} {GOLDEN_DECISION} {GOLDEN_RECORD}"),
@@ -258,9 +258,9 @@ def test_the_id_of_a_group_is_the_released_checksum_of_its_name() -> None:
 def test_a_data_frame_never_needs_more_than_the_stated_overhead() -> None:
     frames = [frame for frame, _, _ in GOLDEN if hasattr(frame, "body")]
     sizes = {type(frame): len(encode(GROUP, SOURCE, DESTINATION, frame)) for frame in frames}
-    beside_riders = sizes.pop(OrderData)
+    beside_piggybacks = sizes.pop(OrderData)
     assert max(sizes.values()) == DATA_OVERHEAD + len(BODY)
-    assert beside_riders <= DATA_OVERHEAD + NUMBER.size + len(BODY)  # the room of one number that could ride along
+    assert beside_piggybacks <= DATA_OVERHEAD + NUMBER.size + len(BODY)  # the room of one number that could ride along
 
 
 # Why bytes are not a frame: each reason, with datagrams that have it.

@@ -21,7 +21,7 @@ from motet.harness.bench.peers import jgroups_java
 from motet.harness.bench.peers.servers import SERVERS
 from motet.harness.bench.worker import work
 
-PATIENCE_S = 20.0  # a system that says nothing for so long will not say anything
+TIMEOUT_S = 20.0  # a system that says nothing for so long will not say anything
 WORKERS = {"jgroups": jgroups_java.work}  # of systems that are not measured from Python
 HEAD_START_S = 0.3  # from the word to the first message
 
@@ -31,8 +31,8 @@ class Child:
     process: BaseProcess
     pipe: Connection
 
-    def hear(self, patience: float = PATIENCE_S) -> Any:
-        if not self.pipe.poll(patience):
+    def hear(self, timeout: float = TIMEOUT_S) -> Any:
+        if not self.pipe.poll(timeout):
             raise MotetError("a process of the benchmark did not answer; look above for what it said")
         try:
             word = self.pipe.recv()
@@ -111,12 +111,12 @@ def _timed(children: list[Child], job: Job) -> Run:
     end = begin + job.seconds
     for child in children:
         child.pipe.send((begin, end))
-    patience = HEAD_START_S + job.warm_up + job.seconds + PATIENCE_S
+    timeout = HEAD_START_S + job.warm_up + job.seconds + TIMEOUT_S
     if job.kind == "rate":
-        sent = sum(int(child.hear(patience)) for child in children)
+        sent = sum(int(child.hear(timeout)) for child in children)
         for child in children:
             child.pipe.send(_expected(job.load, sent, child is children[0]))
-    outcomes = [child.hear(patience) for child in children]
+    outcomes = [child.hear(timeout) for child in children]
     return _rate_of(outcomes, job.load) if job.kind == "rate" else _latency_of(outcomes, job)
 
 
@@ -192,11 +192,11 @@ def _heal(children: list[Child]) -> Run:
 def _until_view(children: list[Child], size: int, since: float) -> float:
     """When the last of these had a view of so many; those of before, when the group came together, do not count."""
     waiting, last = {child.pipe: child for child in children}, 0.0
-    patience = time.monotonic() + PATIENCE_S
+    timeout = time.monotonic() + TIMEOUT_S
     while waiting:
-        ready = wait(list(waiting), timeout=max(0.0, patience - time.monotonic()))
+        ready = wait(list(waiting), timeout=max(0.0, timeout - time.monotonic()))
         if not ready:
-            raise MotetError(f"no view of {size} members within {PATIENCE_S:.0f} s")
+            raise MotetError(f"no view of {size} members within {TIMEOUT_S:.0f} s")
         for pipe in ready:
             assert isinstance(pipe, Connection)
             at, members = waiting[pipe].hear()

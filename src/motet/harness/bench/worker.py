@@ -23,7 +23,7 @@ STAMP = Struct("<q")
 BATCH_BYTES = 50_000  # what the application hands over at once
 POOL_BYTES = 1 << 20  # of different messages, sent again and again: the cost of making them is not ours
 LOOKS = 10  # at a process in the course of a measurement
-PATIENCE_S = 30.0  # for the last messages
+TIMEOUT_S = 30.0  # for the last messages
 
 
 def work(job: Job, pipe: Connection) -> None:
@@ -106,11 +106,11 @@ def _pool(size: int) -> list[list[bytes]]:
 
 
 async def _until_all_came(tally: Tally, expected: int) -> int:
-    patience = time.monotonic() + PATIENCE_S
+    timeout = time.monotonic() + TIMEOUT_S
     before = -1
-    while tally.delivered < expected and time.monotonic() < patience:
+    while tally.delivered < expected and time.monotonic() < timeout:
         if tally.delivered > before:
-            before, patience = tally.delivered, time.monotonic() + PATIENCE_S
+            before, timeout = tally.delivered, time.monotonic() + TIMEOUT_S
         await asyncio.sleep(0.02)
     return expected - tally.delivered
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from motet.harness.demo.board import Board, DemoError, MemberLine
 from motet.harness.demo.judge import CRASH, MERGE, PARTITION, REPAIR, RESTART, SNAPSHOT, Verdict, Voice
 from motet.harness.demo.plan import LOSS, LOSSY, MAJORITY, MINORITY, NAMES, RATE, SPEAKERS, VICTIM, Plan
+from motet.harness.demo.processes import Processes
 from motet.harness.demo.stage import Stage
-from motet.harness.demo.troupe import Troupe
 from motet.log.journal.reader import JournalReader
 
 REST = tuple(name for name in NAMES if name != VICTIM)
@@ -22,7 +22,7 @@ QUIET = next(name for name in MINORITY if name in SPEAKERS)  # it must wait whil
 class Story:
     plan: Plan
     board: Board
-    troupe: Troupe
+    processes: Processes
     stage: Stage
     verdict: Verdict
     voices: list[Voice] = field(default_factory=list)
@@ -97,13 +97,13 @@ class Story:
             "who coordinates. There is no broker and no server.",
         )
         first, *others = NAMES
-        await self.troupe.start(first)
+        await self.processes.start(first)
         if self.plan.with_spark:
-            self._spark = asyncio.create_task(self.troupe.start_spark())
-        await asyncio.gather(*map(self.troupe.start, others))
+            self._spark = asyncio.create_task(self.processes.start_spark())
+        await asyncio.gather(*map(self.processes.start, others))
         took = await self.board.until(lambda: self.board.agree_on(NAMES, primary=True), "all five are in one view")
         self.say(f"View {self.board[first].view} has all five, {took:.1f} s after the last one had started.")
-        self.say(f"Their dashboard, while the demo runs: http://{self.troupe.places['eve']['admin']}/")
+        self.say(f"Their dashboard, while the demo runs: http://{self.processes.places['eve']['admin']}/")
 
     async def speak(self) -> None:
         self.act(
@@ -111,7 +111,7 @@ class Story:
             f"{_names(SPEAKERS)} each multicast {RATE} messages a second. Whoever speaks, every member delivers the "
             "same message at the same position of one log, and keeps it in a journal on disk.",
         )
-        self.troupe.speak(SPEAKERS)
+        self.processes.speak(SPEAKERS)
         await self.go_on(0.12)
         if self._spark is not None:
             await self._meet_spark(self._spark)
@@ -136,7 +136,7 @@ class Story:
             "and ask again; the application notices nothing but some delay.",
         )
         dropped, resent, position = self.board.total("dropped"), self.board.total("resent"), self.board.position
-        await self.troupe.fault(NAMES, LOSSY)
+        await self.processes.fault(NAMES, LOSSY)
         await self.go_on(0.2)
         await self._everybody_beyond(self.board.position)
         lost, again = self.board.total("dropped") - dropped, self.board.total("resent") - resent
@@ -169,8 +169,8 @@ class Story:
     async def _kill(self) -> float:
         victim = self.board[VICTIM]
         self.voices.append(_voice(victim, was_killed=True))
-        pid, killed_at = self.troupe.kill(VICTIM), time.monotonic()
-        await self.troupe.reap(VICTIM)
+        pid, killed_at = self.processes.kill(VICTIM), time.monotonic()
+        await self.processes.reap(VICTIM)
         self.say(f"Process {pid} is dead. {VICTIM} had said {victim.figure('sent'):,} messages.")
         return killed_at
 
@@ -198,12 +198,12 @@ class Story:
         )
         had = JournalReader(self.plan.journals / VICTIM).bounds().last
         line.begin_anew()
-        await self.troupe.start(VICTIM)
+        await self.processes.start(VICTIM)
         await self.board.until(lambda: self.board.agree_on(NAMES, primary=True), f"{VICTIM} is in the view again")
         group = self.board.position
         await self._everybody_beyond(group)
-        self.troupe.speak([VICTIM])
-        await self.troupe.fault([VICTIM], LOSSY)
+        self.processes.speak([VICTIM])
+        await self.processes.fault([VICTIM], LOSSY)
         self.say(
             f"Its journal ended at {had:,}; the group was at {group:,}. Now it has the {group - had:,} between them, "
             f"is in view {line.view}, and speaks again."
@@ -220,7 +220,7 @@ class Story:
             "Nobody stops for it, and yet it is one consistent picture: each member's own state, and the messages that "
             "were on their way just then (Chandy and Lamport's algorithm).",
         )
-        taken = await self.troupe.snapshot("dan")
+        taken = await self.processes.snapshot("dan")
         if "error" in taken:
             self.verdict.add(SNAPSHOT, False, str(taken["error"]))
             return
@@ -241,7 +241,7 @@ class Story:
             "the log. The other side knows that it is the smaller one, and its messages wait.",
         )
         told, parted_at = _voice(self.board[QUIET]).told_of, time.monotonic()
-        await self.troupe.cut(MINORITY, MAJORITY)
+        await self.processes.cut(MINORITY, MAJORITY)
         for name in MINORITY:
             self.board[name].state = "cut off"
         await self.board.until(lambda: self.board.agree_on(MAJORITY, primary=True), "the larger side has a view")
@@ -283,7 +283,7 @@ class Story:
         )
         waiting, healed_at = self.board[QUIET].figure("open"), time.monotonic()
         for name in MINORITY:
-            await self.troupe.fault([name], *(f"clear@{other}" for other in MAJORITY))
+            await self.processes.fault([name], *(f"clear@{other}" for other in MAJORITY))
         await self.board.until(lambda: self.board.agree_on(NAMES, primary=True), "all five are in one view again")
         took = time.monotonic() - healed_at
         for name in MINORITY:
@@ -291,7 +291,7 @@ class Story:
         await self._everybody_beyond(self.board.position)
         self.say(f"{took:.1f} s later all five are in view {self.board[VICTIM].view}, and all logs are level again.")
         await self.go_on(0.12)
-        await self.troupe.fault(NAMES, "clear")
+        await self.processes.fault(NAMES, "clear")
         figure = f"one view of five after {took:.1f} s; {waiting:,} messages that had waited went into the log"
         self.verdict.add(MERGE, True, figure)
 
@@ -301,18 +301,18 @@ class Story:
             "The speakers stop. What they said becomes stable: every member has it, and nothing can take it back. Then "
             "all leave, in good order.",
         )
-        self.troupe.hush(SPEAKERS)
+        self.processes.hush(SPEAKERS)
         await self.board.fresh(NAMES)
         await self.board.until(self._is_settled, "everything is stable everywhere")
         position = self.board.position
         self.say(f"All five are at position {position:,}, and all of it is stable.")
         self.voices += [_voice(self.board[name]) for name in SPEAKERS]
         if self.plan.with_spark:
-            await self.troupe.ask_spark("drained", do="drain", position=position)
+            await self.processes.ask_spark("drained", do="drain", position=position)
             self.board.stream.state = "ended"
             self.say(f"Spark has read to the end, position {position:,}, and its query is stopped.")
         for name in reversed(NAMES):
-            await self.troupe.leave(name)
+            await self.processes.leave(name)
         self.say("All five have left.")
 
     # What acts look at

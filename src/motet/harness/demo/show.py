@@ -27,8 +27,8 @@ from motet.harness.demo.judge import (
     same_log,
 )
 from motet.harness.demo.plan import NAMES, Plan
+from motet.harness.demo.processes import Processes
 from motet.harness.demo.stage import Stage
-from motet.harness.demo.troupe import Troupe
 
 LOOK_EVERY_S = 0.5
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -38,14 +38,14 @@ async def perform(plan: Plan, board: Board, stage: Stage) -> Verdict:
     """Raises CancelledError when it was asked to stop. Whatever else goes wrong is in the verdict."""
     plan.scratch.mkdir(parents=True)
     verdict = Verdict(out=str(plan.out))
-    story = Story(plan, board, Troupe(plan, board), stage, verdict)
+    story = Story(plan, board, Processes(plan, board), stage, verdict)
     try:
-        async with _stopped_by_signals(story.troupe):
-            await _unless_broken(story.troupe, _play_and_judge(story))
+        async with _stopped_by_signals(story.processes):
+            await _unless_broken(story.processes, _play_and_judge(story))
     except Exception as error:
         verdict.failure = Failure(board.act, *_reason_and_log(plan, error))
     finally:
-        await asyncio.shield(story.troupe.end())
+        await asyncio.shield(story.processes.end())
         _remove(plan)
     verdict.seconds = board.elapsed_s
     return verdict
@@ -65,7 +65,7 @@ async def _play_and_judge(story: Story) -> None:
     try:
         await story.play()
         await story.finish(partial(_judge, story))
-        await story.troupe.end_spark()
+        await story.processes.end_spark()
     finally:
         looking.cancel()
 
@@ -77,13 +77,13 @@ async def _look(stage: Stage) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _stopped_by_signals(troupe: Troupe) -> AsyncIterator[None]:
+async def _stopped_by_signals(processes: Processes) -> AsyncIterator[None]:
     """The first one cancels, which ends all in order; another one does not wait for that."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
 
     def stop() -> None:
-        troupe.kill_all()
+        processes.kill_all()
         task.cancel()
 
     for number in ENDS:
@@ -95,12 +95,12 @@ async def _stopped_by_signals(troupe: Troupe) -> AsyncIterator[None]:
             loop.remove_signal_handler(number)
 
 
-async def _unless_broken(troupe: Troupe, playing: Coroutine[None, None, None]) -> None:
+async def _unless_broken(processes: Processes, playing: Coroutine[None, None, None]) -> None:
     """A process that dies without being told to ends the show, whatever the act was waiting for."""
     task = asyncio.create_task(playing)
     try:
-        await asyncio.wait({task, troupe.broken}, return_when=asyncio.FIRST_COMPLETED)
-        done = troupe.broken if troupe.broken.done() else task
+        await asyncio.wait({task, processes.broken}, return_when=asyncio.FIRST_COMPLETED)
+        done = processes.broken if processes.broken.done() else task
         done.result()
     finally:
         task.cancel()
@@ -135,7 +135,7 @@ async def _judge_table(story: Story) -> None:
     plan, stream = story.plan, story.board.stream
     where = {"table": str(plan.table), "journals": ",".join(str(plan.journals / name) for name in NAMES)}
     story.say("Spark compares its table with the log, position by position.")
-    found = (await story.troupe.ask_spark("compared", do="compare", **where))["compared"]
+    found = (await story.processes.ask_spark("compared", do="compare", **where))["compared"]
     faults = {name: found[name] for name in ("missing", "twice", "unknown", "other") if found[name]}
     is_held = not faults and found["rows"] == found["log"]
     restarts = f", query started again {stream.restarts}×" if stream.restarts else ""
@@ -147,9 +147,9 @@ async def _judge_table(story: Story) -> None:
 async def _audit(story: Story) -> None:
     plan = story.plan
     story.say("The audit reads all five journals in Spark and checks one guarantee after the other.")
-    audit = (await story.troupe.ask_spark("audit", do="audit", journals=str(plan.journals), report=str(plan.report)))[
-        "audit"
-    ]
+    audit = (
+        await story.processes.ask_spark("audit", do="audit", journals=str(plan.journals), report=str(plan.report))
+    )["audit"]
     checked = [name for name, check in audit["checks"].items() if check["state"] == "ok"]
     broken = [name for name, check in audit["checks"].items() if check["state"] == "violated"]
     figure = f"{len(checked)} guarantees over {audit['rows']:,} rows: {', '.join(checked)}"

@@ -38,7 +38,7 @@ class Case:
             members,
             self.senders or members,
             self.messages,
-            settings=(f"preset={preset}", f"carrier={strategy}", "pack_messages=false"),
+            settings=(f"preset={preset}", f"strategy={strategy}", "pack_messages=false"),
             faults=self.faults,
             snapshot_after=self.snapshot_after,
             kills_sender=self.kills_sender,

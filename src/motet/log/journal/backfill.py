@@ -35,12 +35,12 @@ MAGIC = b"bf"  # in front of each message: the port is shared with others
 class BackfillConfig:
     chunk_bytes: int = 256 << 10  # of records in one message; a record that is larger goes alone
     chunks: int = 8  # messages that answer one request
-    patience_ns: int = 2 * SECOND  # for the next message, before another peer is asked
+    timeout_ns: int = 2 * SECOND  # for the next message, before another peer is asked
 
     def __post_init__(self) -> None:
         require_between("chunk_bytes", self.chunk_bytes, 1 << 10, 32 << 20)
         require_between("chunks", self.chunks, 1, 256)
-        require_between("patience_ns", self.patience_ns, SECOND // 1000, 3600 * SECOND)
+        require_between("timeout_ns", self.timeout_ns, SECOND // 1000, 3600 * SECOND)
 
 
 # Effects
@@ -278,7 +278,7 @@ class Backfill:
         if isinstance(performed, AppendRaw) and end.cursor.position >= self._upto:
             return self._done()
         if isinstance(performed, AppendRaw) and not self._is_last:
-            self._deadline = now + self._config.patience_ns
+            self._deadline = now + self._config.timeout_ns
             return []
         return self._ask(now)
 
@@ -359,7 +359,7 @@ class Backfill:
     def _ask_later(self, now: int) -> list[Effect]:
         """This peer cannot help now; another one is asked in a moment, not at once, lest two of them keep us busy."""
         self.asked += 1  # whatever still comes is void
-        self._deadline = now + self._config.patience_ns // 8
+        self._deadline = now + self._config.timeout_ns // 8
         return []
 
     def _next_peer(self, now: int) -> list[Effect]:
@@ -372,7 +372,7 @@ class Backfill:
         if not self._peers:
             self._deadline = None  # until there are some
             return []
-        self._deadline = now + self._config.patience_ns
+        self._deadline = now + self._config.timeout_ns
         cursor, config = self._end.cursor, self._config
         ask = Ask(
             self.asked,

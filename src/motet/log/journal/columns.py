@@ -30,7 +30,7 @@ _ENCODED_SCHEMA = pa.schema(
 
 
 @dataclass(slots=True)
-class Piece:
+class Split:
     """Rows that end in one frame."""
 
     first: int  # position of the first of them
@@ -44,17 +44,17 @@ class Piece:
     def rows(self) -> int:
         return len(self.lengths)
 
-    def cut(self, first: int, last: int) -> Piece:
+    def cut(self, first: int, last: int) -> Split:
         """Only the rows whose positions are within these."""
         start, stop = max(0, first - self.first), min(self.rows, last + 1 - self.first)
         if start == 0 and stop == self.rows:
             return self
         ends = np.concatenate(([0], np.cumsum(self.lengths, dtype=np.int64)))
         payload = memoryview(self.payload)[int(ends[start]) : int(ends[stop])]
-        return Piece(self.first + start, self.head, self.port, self.lengths[start:stop], payload, self.is_null)
+        return Split(self.first + start, self.head, self.port, self.lengths[start:stop], payload, self.is_null)
 
 
-def packed_piece(head: Head, body: memoryview) -> Piece | None:
+def packed_split(head: Head, body: memoryview) -> Split | None:
     """The rows of a packed body; None if its lengths do not add up."""
     _, port, count = HEADER.unpack_from(body)
     payload_at = HEADER.size + LENGTH_BYTES * count
@@ -63,23 +63,23 @@ def packed_piece(head: Head, body: memoryview) -> Piece | None:
     lengths = np.frombuffer(body, "<u4", count, HEADER.size)
     if int(lengths.sum(dtype=np.uint64)) != len(body) - payload_at:  # as offsets they would point outside of the body
         return None
-    return Piece(head.position, head, port, lengths, body[payload_at:])
+    return Split(head.position, head, port, lengths, body[payload_at:])
 
 
 @dataclass(slots=True)
 class Batch:
     """Pieces that become one record batch."""
 
-    pieces: list[Piece] = field(default_factory=list)
+    pieces: list[Split] = field(default_factory=list)
     rows: int = 0
     size: int = 0
 
-    def add(self, piece: Piece) -> None:
+    def add(self, piece: Split) -> None:
         self.pieces.append(piece)
         self.rows += piece.rows
         self.size += len(piece.payload)
 
-    def has_room(self, piece: Piece, batch_rows: int) -> bool:
+    def has_room(self, piece: Split, batch_rows: int) -> bool:
         fits = self.rows + piece.rows <= batch_rows and self.size + len(piece.payload) <= MOST_BATCH_BYTES
         return fits or not self.pieces
 
@@ -139,9 +139,9 @@ def _variable(kind: pa.DataType, offsets: NDArray[np.int32], data: bytes) -> pa.
     return pa.Array.from_buffers(kind, len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
-def _key_and_payload(pieces: Sequence[Piece], rows: int) -> tuple[pa.Array, pa.Array]:
+def _key_and_payload(pieces: Sequence[Split], rows: int) -> tuple[pa.Array, pa.Array]:
     """Neighbours of one kind are joined; mostly a batch has one kind only."""
-    runs: list[list[Piece]] = []
+    runs: list[list[Split]] = []
     for piece in pieces:
         if not runs or (piece.port == Port.KEYED) != (runs[-1][-1].port == Port.KEYED):
             runs.append([])
@@ -153,19 +153,19 @@ def _key_and_payload(pieces: Sequence[Piece], rows: int) -> tuple[pa.Array, pa.A
     return pa.concat_arrays(keys), pa.concat_arrays(payloads)
 
 
-def _joined(pieces: Sequence[Piece]) -> tuple[NDArray[np.int32], bytes]:
+def _joined(pieces: Sequence[Split]) -> tuple[NDArray[np.int32], bytes]:
     lengths = np.concatenate([piece.lengths for piece in pieces])
     return _offsets(lengths), b"".join([piece.payload for piece in pieces])
 
 
-def _plain(pieces: Sequence[Piece]) -> tuple[pa.Array, pa.Array]:
+def _plain(pieces: Sequence[Split]) -> tuple[pa.Array, pa.Array]:
     offsets, data = _joined(pieces)
     rows = len(offsets) - 1
     payload = _without_nulls(_variable(pa.binary(), offsets, data), pieces)
     return pa.nulls(rows, pa.binary()), payload
 
 
-def _keyed(pieces: Sequence[Piece]) -> tuple[pa.Array, pa.Array]:
+def _keyed(pieces: Sequence[Split]) -> tuple[pa.Array, pa.Array]:
     """A message that is too short for the key that it announces has none: all of it is payload."""
     offsets, data = _joined(pieces)
     starts, ends = offsets[:-1], offsets[1:]
@@ -183,7 +183,7 @@ def _keyed(pieces: Sequence[Piece]) -> tuple[pa.Array, pa.Array]:
     return keys, _without_nulls(thirds.take(pa.array(every + 2)), pieces)
 
 
-def _without_nulls(payload: pa.Array, pieces: Sequence[Piece]) -> pa.Array:
+def _without_nulls(payload: pa.Array, pieces: Sequence[Split]) -> pa.Array:
     if not any(piece.is_null for piece in pieces):
         return payload
     is_null = np.concatenate([np.fromiter(repeat(piece.is_null, piece.rows), bool) for piece in pieces])

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from motet.errors import JournalError
 from motet.log.journal import owner
-from motet.log.journal.columns import Batch, Piece
+from motet.log.journal.columns import Batch, Split
 from motet.log.journal.disk import RealDisk
 from motet.log.journal.reader import JournalReader
 from motet.log.journal.records import INCOMPLETE, VIEW_FIELDS, Chain, Kind
@@ -66,7 +66,7 @@ class Facts:
     views: list[ViewFact] = field(default_factory=list)
     marks: list[StableFact] = field(default_factory=list)
     damage: list[Damage] = field(default_factory=list)
-    torn_at: int = 0  # byte at which the file ends inside a record
+    interrupted_at: int = 0  # byte at which the file ends inside a record
     address: int = -1  # bytes of the journal before this segment, as it says itself
     size: int = 0
     chain_before: str = ""  # the chained hash that it goes on from
@@ -112,7 +112,7 @@ def last_position(path: Path, first: int) -> int:
         file.close()
 
 
-class SegmentWalk(JournalReader):
+class SegmentScan(JournalReader):
     """The rows of one segment, and in `facts` what else was in it."""
 
     def __init__(self, path: Path) -> None:
@@ -176,7 +176,7 @@ class SegmentWalk(JournalReader):
             self._note_damage(head.position - 1, f"{scan.flaw} (byte {scan.end}, {head.messages} messages)")
             return scan.end + head.size
         if scan.flaw == INCOMPLETE:
-            self.facts.torn_at = scan.end
+            self.facts.interrupted_at = scan.end
         else:
             self._note_damage(self._position, f"{scan.flaw} (byte {scan.end}); nothing behind it can be read")
         return 0
@@ -208,13 +208,13 @@ class SegmentWalk(JournalReader):
         if batch.pieces:
             yield batch.build(self._senders, is_encoded=True)
 
-    def _taken(self, found: Found, names: list[str], begun: dict[int, list[bytes]]) -> Piece | None:
+    def _taken(self, found: Found, names: list[str], begun: dict[int, list[bytes]]) -> Split | None:
         try:
             if found.head.kind == Kind.STABLE:
                 self._mark(U64.read(Reader(bytes(found.body))))
             elif found.head.kind == Kind.VIEW:
                 self._enter(found)
-            return self._piece(found, names, begun)
+            return self._split(found, names, begun)
         except (MalformedError, JournalError) as error:
             self._note_damage(found.head.position - 1, f"{error} (byte {found.offset})")
             return None

@@ -43,12 +43,14 @@ class Owner:
     past: tuple[int, ...] = ()  # incarnations that owned it before, oldest first
     record: PrimaryRecord = field(default_factory=PrimaryRecord)
     stable: int = 0  # noted before the log is rolled back; else the log knows better
-    founds: bool = True  # False for ever once a life was told so: this memory may have begun after a loss
+    may_bootstrap: bool = True  # False for ever once a life was told so: this memory may have begun after a loss
 
-    def taken_over(self, address: Address, *, founds: bool = True) -> Owner:
+    def taken_over(self, address: Address, *, may_bootstrap: bool = True) -> Owner:
         before = () if self.address is None or self.address == address else (self.address.incarnation,)
         past = tuple(one for one in (*self.past, *before) if one != address.incarnation)
-        return replace(self, address=address, past=past[-MOST_PAST:], founds=self.founds and founds)
+        return replace(
+            self, address=address, past=past[-MOST_PAST:], may_bootstrap=self.may_bootstrap and may_bootstrap
+        )
 
     def flaw_of(self, writer: Address | None) -> str | None:
         """Why a segment that says who wrote it is not this journal's. Lives that are forgotten count by their name."""
@@ -66,7 +68,7 @@ def in_full(member: Address) -> str:
 
 OWNER: Field[Owner] = checked(
     Owner,
-    lambda o: (o.address, o.past, o.record, o.stable, o.founds),
+    lambda o: (o.address, o.past, o.record, o.stable, o.may_bootstrap),
     *(optional(ADDRESS), listed(U64), PRIMARY_RECORD, COUNT, FLAG),
 )
 

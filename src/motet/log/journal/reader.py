@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from motet.errors import JournalCorruptError, JournalError, JournalTrimmedError, MisuseError
-from motet.log.journal.columns import Batch, Piece, packed_piece
+from motet.log.journal.columns import Batch, Split, packed_split
 from motet.log.journal.disk import Disk, File, RealDisk
 from motet.log.journal.owner import load
 from motet.log.journal.records import HEAD_BYTES, INCOMPLETE, VIEW_FIELDS, Kind, ViewRecord
@@ -172,7 +172,7 @@ class JournalReader:
                 f"position {last} is not in {self.directory}, which ends at {self.bounds().last}; ask bounds() first"
             )
 
-    def _pieces(self, first: int, last: int) -> Iterator[Piece]:
+    def _pieces(self, first: int, last: int) -> Iterator[Split]:
         """The rows of each frame, in order, from `first` to `last`."""
         names = self._names()
         begun: dict[int, list[bytes]] = {}
@@ -181,7 +181,7 @@ class JournalReader:
             with _Opened(self, names[at]) as file:
                 scan = Scan(file, self._start(names[at], expected))
                 for found in scan:
-                    piece = self._piece(found, names[: at + 1], begun)
+                    piece = self._split(found, names[: at + 1], begun)
                     if piece is None or piece.first + piece.rows <= expected:
                         continue
                     if piece.first > expected:
@@ -213,7 +213,7 @@ class JournalReader:
             f"is: read up to bounds().stable"
         )
 
-    def _piece(self, found: Found, names: list[str], begun: dict[int, list[bytes]]) -> Piece | None:
+    def _split(self, found: Found, names: list[str], begun: dict[int, list[bytes]]) -> Split | None:
         head = found.head
         if head.kind == Kind.VIEW:
             self._learn(VIEW_FIELDS.read(Reader(bytes(found.body)))[0])
@@ -222,7 +222,7 @@ class JournalReader:
             return None
         if len(found.body) and found.body[0] == PACKED and len(found.body) >= HEADER.size:
             begun.pop(head.sender, None)
-            piece = packed_piece(head, found.body)
+            piece = packed_split(head, found.body)
             if piece is None:
                 raise JournalCorruptError(names[-1], found.offset, head.position - 1, "a frame's lengths do not add up")
             return piece if piece.rows else None
@@ -230,7 +230,7 @@ class JournalReader:
             raise JournalCorruptError(names[-1], found.offset, head.position - 1, reason)
         return self._fragment(found, names, begun)
 
-    def _fragment(self, found: Found, names: list[str], begun: dict[int, list[bytes]]) -> Piece | None:
+    def _fragment(self, found: Found, names: list[str], begun: dict[int, list[bytes]]) -> Split | None:
         head = found.head
         _, port, total, offset = FRAGMENT_HEADER.unpack_from(found.body)
         chunk = bytes(found.body[FRAGMENT_HEADER.size :])
@@ -246,7 +246,7 @@ class JournalReader:
         message = b"".join(chunks)
         is_null = len(message) != total
         data = b"" if is_null else message
-        return Piece(head.position, head, port, np.array([len(data)], np.uint32), data, is_null)
+        return Split(head.position, head, port, np.array([len(data)], np.uint32), data, is_null)
 
     def _begun_before(self, found: Found, names: list[str]) -> list[bytes]:
         """Fragments of the message that ends here, from before the place where reading began."""

@@ -152,9 +152,9 @@ class Journal:
         return self._owner.past
 
     @property
-    def founds(self) -> bool:
+    def may_bootstrap(self) -> bool:
         """No life that had this journal was told that it had lost the memory of a group."""
-        return self._owner.founds
+        return self._owner.may_bootstrap
 
     @property
     def owner(self) -> Address | None:
@@ -170,13 +170,13 @@ class Journal:
 
     # Who writes it
 
-    def begin(self, local: Address, *, founds: bool = True) -> None:
+    def begin(self, local: Address, *, may_bootstrap: bool = True) -> None:
         """A new life of the process takes the journal over. On disk when it returns.
 
-        `founds`: whether it counts when a group is founded; once that was denied, it is to all later lives.
+        `may_bootstrap`: whether it counts when a group is founded; once that was denied, it is to all later lives.
         """
         with self._syncing, self._writing("begin"):
-            self._save(self._known_owner().taken_over(local, founds=founds))
+            self._save(self._known_owner().taken_over(local, may_bootstrap=may_bootstrap))
             self._store.owner = local
             if self._store.is_unused(self._state) and self._store.last.opening.state.owner is None:
                 self._store.restart(self._state)  # so that the first segment says whose it is, too

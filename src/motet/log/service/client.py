@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from motet.errors import ConfigError, LogBehindError, LogReadOnlyError, LogRequestError, LogUnavailableError, MotetError
 from motet.log.service.append_batches import UNITS_PER_BATCH, Column, Rows, cut, first_sequence, rows_of
-from motet.log.service.failover import Roster, Walk
+from motet.log.service.failover import Candidates, Failover
 from motet.log.service.link import Appended, LogLink, Offsets, connector
 from motet.log.service.requests import DEFAULT_BATCH_ROWS, AppendRequest, ReadRequest
 from motet.log.service.watchdog import Watchdog
@@ -41,7 +41,7 @@ class LogClient:
         tls_roots: bytes | str | Path | None = None,  # PEM, or the path of a PEM file; given, TLS is spoken
         *,
         tls_hostname: str | None = None,  # the name in the members' certificate, where it is not their address
-        patience_s: float = 30.0,  # without any progress at any member
+        timeout_s: float = 30.0,  # without any progress at any member
         avoid_s: float = 5.0,  # how long a member that failed is asked only after all others
         silence_s: float = 15.0,  # a stream on which nothing comes, not even a heartbeat, is dead
         stale_s: float = 5.0,  # a log that stands still for so long makes the client ask others whether theirs grows
@@ -49,12 +49,12 @@ class LogClient:
     ) -> None:
         if not members or isinstance(members, str):
             raise ConfigError("a log client needs at least one member; write members=['host:port', ...]")
-        if patience_s < 0 or min(silence_s, stale_s) <= 0:
+        if timeout_s < 0 or min(silence_s, stale_s) <= 0:
             raise ConfigError("patience_s may be 0 (one round over the members); silence_s and stale_s are above 0")
         self._watchdog = Watchdog(silence_s)
         link = connector(token, tls_roots, tls_hostname, self._watchdog)
-        self._roster = Roster([link(member) for member in dict.fromkeys(members)], avoid_s)
-        self._patience_s = patience_s
+        self._candidates = Candidates([link(member) for member in dict.fromkeys(members)], avoid_s)
+        self._timeout_s = timeout_s
         self._heartbeat_s = min(1.0, silence_s / 4, stale_s / 2)
         self._stale_s = stale_s
         self._unit_bytes = unit_bytes
@@ -74,7 +74,7 @@ class LogClient:
         """Open streams end; calls that wait raise LogUnavailableError. May be called from any thread, and twice."""
         self._is_closed.set()
         self._watchdog.close()
-        for link in self._roster.links:
+        for link in self._candidates.links:
             link.close()
 
     def offsets(self) -> Offsets:
@@ -89,12 +89,12 @@ class LogClient:
             except MotetError as fault:
                 walk.failed(link, fault)
             else:
-                self._roster.prefer(link)
+                self._candidates.prefer(link)
                 return offsets
 
     def survey(self) -> dict[str, Offsets | MotetError]:
         """What each member answers by itself: for people who want to know which are well."""
-        return {link.endpoint: _offsets_or_fault(link) for link in self._roster.links}
+        return {link.endpoint: _offsets_or_fault(link) for link in self._candidates.links}
 
     def read(self, first: int, last: int, batch_rows: int = DEFAULT_BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Rows `first` to `last`, both included. What is not stable yet is waited for, within patience."""
@@ -148,7 +148,7 @@ class LogClient:
                 for appended in link.put(request, units[len(done) :][:UNITS_PER_CALL], max(1.0, walk.left_s)):
                     done.append(appended)
                     walk.went_on()
-                self._roster.prefer(link)
+                self._candidates.prefer(link)
             except MotetError as fault:
                 walk.failed(link, fault)
         return done
@@ -165,7 +165,7 @@ class LogClient:
                 walk.failed(link, fault)
         return self._unit_bytes
 
-    def _stream(self, request: ReadRequest, walk: Walk) -> Iterator[pa.RecordBatch]:
+    def _stream(self, request: ReadRequest, walk: Failover) -> Iterator[pa.RecordBatch]:
         """The rows of a range or without end, from one member after the other."""
         position = request.follow_from or request.first or 1
         while request.last is None or position <= request.last:
@@ -180,13 +180,13 @@ class LogClient:
             except MotetError as fault:
                 walk.failed(link, fault)
 
-    def _rest(self, request: ReadRequest, position: int, walk: Walk) -> ReadRequest:
+    def _rest(self, request: ReadRequest, position: int, walk: Failover) -> ReadRequest:
         if request.is_follow:
             return replace(request, follow_from=position)
         return replace(request, first=position, wait_s=min(EDGE_WAIT_S, walk.left_s))
 
     def _while_it_grows(
-        self, batches: Iterator[pa.RecordBatch], is_follow: bool, walk: Walk
+        self, batches: Iterator[pa.RecordBatch], is_follow: bool, walk: Failover
     ) -> Iterator[pa.RecordBatch]:
         """Batches with rows; a follower leaves when nothing comes here while more is stable at another member."""
         idle_since = time.monotonic()
@@ -201,11 +201,11 @@ class LogClient:
                         return
                     idle_since = time.monotonic()
 
-    def _walk(self, what: str) -> Walk:
-        return Walk(self._roster, what, self._patience_s, self._is_closed)
+    def _walk(self, what: str) -> Failover:
+        return Failover(self._candidates, what, self._timeout_s, self._is_closed)
 
     def _saw(self, link: LogLink, stable: int) -> None:
-        self._roster.prefer(link)
+        self._candidates.prefer(link)
         with self._lock:
             if stable > self._stable:
                 self._stable = stable
@@ -235,14 +235,14 @@ class LogClient:
         """Ask the others whether more is stable there; if so, the furthest of them is asked next."""
         with self._lock:
             self._moved_at = time.monotonic()
-        answers = {link: _offsets_or_fault(link) for link in self._roster.others()}
+        answers = {link: _offsets_or_fault(link) for link in self._candidates.others()}
         further = {link: offsets.stable for link, offsets in answers.items() if isinstance(offsets, Offsets)}
         for link in answers.keys() - further.keys():
-            self._roster.avoid(link)
+            self._candidates.avoid(link)
         best = max(further, key=further.__getitem__, default=None)
         if best is None or further[best] <= stable:
             return False
-        self._roster.prefer(best)
+        self._candidates.prefer(best)
         return True
 
 

@@ -25,7 +25,7 @@ FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 1.0
 
 
-class Roster:
+class Candidates:
     """The members in the order in which to ask them."""
 
     def __init__(self, links: Sequence[LogLink], avoid_s: float) -> None:
@@ -59,13 +59,13 @@ class Roster:
             return [link for link in self.links if link is not self._current and self._avoided_until[link] <= now]
 
 
-class Walk:
+class Failover:
     """One call's way over the members. Patience is the time without any progress."""
 
-    def __init__(self, roster: Roster, what: str, patience_s: float, is_closed: threading.Event) -> None:
-        self._roster = roster
+    def __init__(self, candidates: Candidates, what: str, timeout_s: float, is_closed: threading.Event) -> None:
+        self._candidates = candidates
         self._what = what
-        self._patience_s = patience_s
+        self._timeout_s = timeout_s
         self._is_closed = is_closed
         self._faults: dict[str, MotetError] = {}
         self.went_on()
@@ -74,7 +74,7 @@ class Walk:
         """Something was achieved: patience and the round begin anew."""
         self._tried: set[LogLink] = set()
         self._pause_s = FIRST_PAUSE_S
-        self._ends_at = time.monotonic() + self._patience_s
+        self._ends_at = time.monotonic() + self._timeout_s
 
     @property
     def left_s(self) -> float:
@@ -84,15 +84,15 @@ class Walk:
         """The member to try now; raises when there is no use in trying on."""
         if self._is_closed.is_set():
             raise LogUnavailableError(f"{self._what}: this client is closed")
-        if len(self._tried) == len(self._roster.links):
+        if len(self._tried) == len(self._candidates.links):
             self._end_round()
-        link = next(link for link in self._roster.order() if link not in self._tried)
+        link = next(link for link in self._candidates.order() if link not in self._tried)
         self._tried.add(link)
         return link
 
     def failed(self, link: LogLink, fault: MotetError) -> None:
         self._faults[link.endpoint] = fault
-        self._roster.avoid(link)
+        self._candidates.avoid(link)
 
     def _end_round(self) -> None:
         may_pass = any(fault.retryable or isinstance(fault, NotPrimaryError) for fault in self._faults.values())

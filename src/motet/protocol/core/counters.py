@@ -154,7 +154,7 @@ class Count(StrEnum):
         Nature.REPAIR,
         "frames that a peer asked for again beyond what it may cost for now; it asks again",
     )
-    TAIL_NOTICE_SENT = "tail_notice_sent", Nature.REPAIR, '"this was my highest", for a tail that may be lost'
+    LAST_SEQNO_ANNOUNCED = "last_seqno_announced", Nature.REPAIR, '"this was my highest", for a tail that may be lost'
     PURGED_ANSWERED = "purged_answered", Nature.NOISE, "somebody asked for what is gone"
     SYNC_SENT = "sync_sent", Nature.CHANGE, "attempts to bring a unicast connection in step again"
     CONNECTION_REFUSED = "connection_refused", Nature.NOISE, "the bound on peers was reached"

@@ -79,7 +79,7 @@ class SendFailed(Effect):
 
 
 @record
-class Stranded(Effect):
+class BehindPurgePoint(Effect):
     """The sender has purged what we still miss, up to `purged`: it no longer counts us in. Only a new view can help."""
 
     sender: Address

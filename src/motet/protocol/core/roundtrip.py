@@ -24,7 +24,7 @@ class RoundTrip:
         return self._smoothed
 
     @property
-    def patience_ns(self) -> int:
+    def timeout_ns(self) -> int:
         """How long to wait for an answer before asking again."""
         return max(self._floor, min(self._smoothed + 4 * self._deviation, self._ceiling))
 
@@ -34,4 +34,4 @@ class RoundTrip:
         Where half of all datagrams are lost a request and its answer get through once in four times. Doubling at every
         try would take such a repair to the ceiling of half a second once in ten times.
         """
-        return min(self.patience_ns << min(attempt // 2, 16), self._ceiling)
+        return min(self.timeout_ns << min(attempt // 2, 16), self._ceiling)

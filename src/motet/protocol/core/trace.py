@@ -47,7 +47,9 @@ class TraceKind(StrEnum):
     BUSY = "busy"  # its process is alive and does not run its driver [peer]
     RESPONSIVE = "responsive"  # it answers for itself again [peer]
     ACCUSED = "accused"  # did not do its part in a view change [peer]
-    STRANDED = "stranded"  # the sender no longer has what we miss [peer: sender, last: purged up to]
+    BEHIND_PURGE_POINT = (
+        "behind_purge_point"  # the sender no longer has what we miss [peer: sender, last: purged up to]
+    )
 
     STATE_ASKED = "state_asked"  # the application is asked for its state [view]
     STATE_RECEIVED = "state_received"  # a piece of it came [view, size, detail: first, last]

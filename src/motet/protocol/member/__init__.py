@@ -2,7 +2,7 @@
 
 from motet.protocol.member.config import MemberConfig
 from motet.protocol.member.delivery import Delivered, Superseded
+from motet.protocol.member.durable_state import DurableState
 from motet.protocol.member.member import Announcement, Datagram, Member
-from motet.protocol.member.memory import Memory
 
-__all__ = ["Announcement", "Datagram", "Delivered", "Member", "MemberConfig", "Memory", "Superseded"]
+__all__ = ["Announcement", "Datagram", "Delivered", "DurableState", "Member", "MemberConfig", "Superseded"]

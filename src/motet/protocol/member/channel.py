@@ -16,7 +16,7 @@ from motet.protocol.multicast import Multicast, MulticastConfig
 from motet.protocol.ordering import OrderingConfig, PlainStream, TotalOrder
 from motet.protocol.window.digest import Cut, DigestEntry
 from motet.protocol.wire.body import Port
-from motet.protocol.wire.frames import Finals, LogEnd
+from motet.protocol.wire.frames import AgreedNumbers, LogEnd
 from motet.protocol.wire.ordered import Tag
 
 Cuts = Mapping[Address, Cut[Address]]
@@ -48,7 +48,7 @@ class GroupChannel:
         self.multicast = Multicast(local, multicast, counters)
         self.ordering = TotalOrder(local, ordering, counters) if ordering is not None else None
         if self.ordering is not None:
-            self.multicast.sender.rider = self.ordering
+            self.multicast.sender.piggyback = self.ordering
             self.ordering.run_beside(_Stream(self.multicast))
 
     def start(self, view: View, now: int) -> list[Effect]:
@@ -120,9 +120,9 @@ class GroupChannel:
 
     # A flush
 
-    def freeze(self) -> tuple[dict[Address, DigestEntry], Finals]:
-        finals = self.ordering.freeze() if self.ordering is not None else ()
-        return self.multicast.freeze(), finals
+    def freeze(self) -> tuple[dict[Address, DigestEntry], AgreedNumbers]:
+        agreed = self.ordering.freeze() if self.ordering is not None else ()
+        return self.multicast.freeze(), agreed
 
     def fetch(self, cut: Cuts, now: int) -> list[Effect]:
         return self._ordered(self.multicast.fetch(cut, now), now)
@@ -145,19 +145,19 @@ class GroupChannel:
     def is_whole(self) -> bool:
         return self.ordering is None or self.ordering.is_whole
 
-    def log_after(self, cut: Cuts, finals: Finals = (), *, goes_on: bool) -> LogEnd:
+    def log_after(self, cut: Cuts, agreed: AgreedNumbers = (), *, goes_on: bool) -> LogEnd:
         if self.ordering is None:
             return LogEnd()
-        return self.ordering.log_after(self.multicast.undelivered(cut), goes_on=goes_on, finals=finals)
+        return self.ordering.log_after(self.multicast.undelivered(cut), goes_on=goes_on, agreed=agreed)
 
-    def end_view(self, cut: Cuts, finals: Finals = (), *, goes_on: bool) -> list[Effect]:
+    def end_view(self, cut: Cuts, agreed: AgreedNumbers = (), *, goes_on: bool) -> list[Effect]:
         effects = self.multicast.end_view(cut)
         if self.ordering is None:
             return effects
         self.ordering.freeze()
         made = self._absorbed(effects) + self.ordering.advance(0)
         taken = [effect for effect in made if not isinstance(effect, Transmit | Broadcast)]  # no more proposals
-        return taken + self.ordering.end_view(goes_on=goes_on, finals=finals)
+        return taken + self.ordering.end_view(goes_on=goes_on, agreed=agreed)
 
     def begin_view(self, view: View, digest: Mapping[Address, int], log: LogEnd | None, now: int) -> list[Effect]:
         effects = self.ordering.begin_view(view, log, now) if self.ordering is not None else []

@@ -39,13 +39,13 @@ class MemberConfig:
     @property
     def multicast_sized(self) -> MulticastConfig:
         """Numbers of the total order ride on frames of the plain stream, too; they get their room."""
-        room = 0 if self.ordering is None else self.ordering_sized(self.ordering).rider_bytes
+        room = 0 if self.ordering is None else self.ordering_sized(self.ordering).piggyback_bytes
         return replace(self.multicast, body_bytes=self.frame_bytes - DATA_OVERHEAD - room)
 
     def ordering_sized(self, ordering: OrderingConfig) -> OrderingConfig:
         body_bytes = self.frame_bytes - DATA_OVERHEAD
-        most_riders = max(1, min(ordering.most_riders, body_bytes // 100))
-        return replace(ordering, body_bytes=body_bytes, most_riders=most_riders)
+        most_piggybacks = max(1, min(ordering.most_piggybacks, body_bytes // 100))
+        return replace(ordering, body_bytes=body_bytes, most_piggybacks=most_piggybacks)
 
     def membership_sized(self, membership: MembershipConfig) -> MembershipConfig:
         """The settings of membership with chunks of state that fit a datagram."""

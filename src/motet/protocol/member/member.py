@@ -17,7 +17,7 @@ from typing import Protocol
 
 from motet.errors import MisuseError, NotPrimaryError
 from motet.protocol.core.counters import Count, Counters
-from motet.protocol.core.effects import Broadcast, Channel, Deliver, Effect, Frame, Stranded, Transmit
+from motet.protocol.core.effects import BehindPurgePoint, Broadcast, Channel, Deliver, Effect, Frame, Transmit
 from motet.protocol.core.identity import NOBODY, Address, Endpoint
 from motet.protocol.core.record import record
 from motet.protocol.core.serial import SERIAL_MODULUS
@@ -26,7 +26,7 @@ from motet.protocol.core.view import View, ViewId
 from motet.protocol.member.channel import GroupChannel
 from motet.protocol.member.config import MemberConfig
 from motet.protocol.member.delivery import Delivered, Delivery, Superseded
-from motet.protocol.member.memory import Memory
+from motet.protocol.member.durable_state import DurableState
 from motet.protocol.member.snapshots import SnapshotCarrier
 from motet.protocol.membership import (
     Announce,
@@ -94,9 +94,9 @@ class Member:
         group: str,
         config: MemberConfig,
         rng: Random,
-        memory: Memory | None = None,
+        memory: DurableState | None = None,
     ) -> None:
-        memory = memory or Memory()
+        memory = memory or DurableState()
         self.address = address
         self._incarnation = address.incarnation
         self.counters = Counters()
@@ -111,8 +111,8 @@ class Member:
         self._known: dict[int, Address] = {address.incarnation: address}
         self._misaddressed: list[bytes] = []  # datagrams of this wake-up for another incarnation at our endpoint
         self._delivery = Delivery(config.state_buffer_bytes, self.counters)
-        self._carrier = SnapshotCarrier.of(address, self.unicast, self.channel, config.snapshot, self.counters)
-        self.snapshots = self._carrier.machine
+        self._strategy = SnapshotCarrier.of(address, self.unicast, self.channel, config.snapshot, self.counters)
+        self.snapshots = self._strategy.machine
         self._handlers: dict[type[Frame], Handler] = {
             **dict.fromkeys(MULTICAST_FRAMES, self._receive_multicast),
             **dict.fromkeys(ORDERING_FRAMES, self._receive_order),
@@ -129,7 +129,7 @@ class Member:
         self._membership: Membership | None = None
         if config.membership is not None:
             settings = config.membership_sized(config.membership)
-            settings = replace(settings, founds=settings.founds and memory.founds)
+            settings = replace(settings, may_bootstrap=settings.may_bootstrap and memory.may_bootstrap)
             kept = (memory.record, memory.epoch, memory.past)
             self._membership = Membership(address, self.channel, settings, self.counters, rng, *kept)
             self._timed.append(self._membership)
@@ -234,7 +234,7 @@ class Member:
 
         `unsent`: what the application has sent before, as it believes, and a driver has not handed to us yet.
         """
-        return self._perform(self._carrier.supply(snapshot, data, unsent, self.members, now), now)
+        return self._perform(self._strategy.supply(snapshot, data, unsent, self.members, now), now)
 
     def refuse_snapshot_state(
         self, snapshot: SnapshotId, reason: str, now: int, *, passes: bool = False
@@ -392,13 +392,13 @@ class Member:
         return self.membership.record
 
     @property
-    def memory(self) -> Memory:
+    def memory(self) -> DurableState:
         """What a journal that is always up to date would hand to the next life of this process."""
         membership, ordering = self.membership, self.channel.ordering
         position, stable = (ordering.position, ordering.stable) if ordering is not None else (0, 0)
         past = (*membership.past, self.address.incarnation)
         known = (membership.record, membership.epoch, position, stable, past, self.producers)
-        return Memory(*known, founds=membership.founds)
+        return DurableState(*known, may_bootstrap=membership.may_bootstrap)
 
     @property
     def producers(self) -> tuple[tuple[int, int], ...]:
@@ -498,7 +498,7 @@ class Member:
         made = self._made(effects, now) if effects else []
         if self._looped:
             made += self._hear_ourselves(now)
-        return made + self._made(self._carrier.settle(now), now) if self.snapshots.is_recording else made
+        return made + self._made(self._strategy.settle(now), now) if self.snapshots.is_recording else made
 
     def _hear_ourselves(self, now: int) -> list[Effect]:
         """Unicast frames to ourselves take the way of all others, without the network."""
@@ -541,12 +541,12 @@ class Member:
                 self._membership.rolled_back()
             case StateReceived():
                 return [effect, *(self._release_held(now) if effect.is_last else [])]
-            case Stranded() if self._membership is not None:
-                return [effect, *self._made(self._membership.stranded(effect.sender, now), now)]
+            case BehindPurgePoint() if self._membership is not None:
+                return [effect, *self._made(self._membership.behind_purge_point(effect.sender, now), now)]
             case SendMarker():
-                return self._made(self._carrier.mark(effect, self.members, now), now)
+                return self._made(self._strategy.mark(effect, self.members, now), now)
             case Tell():
-                return self._made(self._carrier.tell(effect, now), now)
+                return self._made(self._strategy.tell(effect, now), now)
         return [effect]
 
     def _parts(self, destination: int, frame: Frame) -> tuple[bytes, bytes]:
@@ -564,10 +564,10 @@ class Member:
         delivered = self._delivery.take(effect, keep_back=keep_back)
         if keep_back and self._delivery.is_full:
             self.channel.hold()
-        return self._made(self._carrier.hand_up(delivered, now), now) if delivered else []
+        return self._made(self._strategy.hand_up(delivered, now), now) if delivered else []
 
     def _hand_up(self, delivered: Sequence[Delivered], now: int) -> list[Effect]:
-        return self._made(self._carrier.hand_up(delivered, now), now)
+        return self._made(self._strategy.hand_up(delivered, now), now)
 
     def _release_held(self, now: int) -> list[Effect]:
         """The state is here: what was delivered since follows it."""

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from motet.protocol.core.counters import Count
-from motet.protocol.core.effects import Admitted, Channel, Effect, SendFailed, Stranded, SyncCompleted, SyncFailed
+from motet.protocol.core.effects import (
+    Admitted,
+    BehindPurgePoint,
+    Channel,
+    Effect,
+    SendFailed,
+    SyncCompleted,
+    SyncFailed,
+)
 from motet.protocol.core.identity import Address, Endpoint
 from motet.protocol.core.trace import Emit, TraceEvent, TraceKind, trace_name, trace_view
 from motet.protocol.member.delivery import Delivered
@@ -105,8 +113,8 @@ def _told(effect: Effect, local: str, now: int) -> TraceEvent | None:
         case DigestsOverlapped(peer, first, second):
             both = ", ".join(f"{one.entry} in {trace_view(one.view.id)}" for one in (first, second))
             return TraceEvent(now, local, kinds.DIGESTS_OVERLAPPED, trace_name(peer), last=effect.received, detail=both)
-        case Stranded(sender, purged):
-            return TraceEvent(now, local, kinds.STRANDED, trace_name(sender), last=purged)
+        case BehindPurgePoint(sender, purged):
+            return TraceEvent(now, local, kinds.BEHIND_PURGE_POINT, trace_name(sender), last=purged)
         case StableAdvanced(position):
             return TraceEvent(now, local, kinds.STABLE, position=position)
         case RolledBack(first, last):

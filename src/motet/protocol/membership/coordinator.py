@@ -18,13 +18,13 @@ from motet.protocol.membership.merge import lacking_of, lacks_everywhere
 from motet.protocol.membership.participant import Accused, Left, Participant
 from motet.protocol.membership.primary import PrimaryRecord, combined, is_primary
 from motet.protocol.window.digest import DigestEntry, cut_of
-from motet.protocol.wire.finals import combined_finals
+from motet.protocol.wire.agreed import combined_agreed
 from motet.protocol.wire.frames import (
     Abort,
+    AgreedNumbers,
     Commit,
     CutTo,
     Decision,
-    Finals,
     Installed,
     LeaveRequest,
     LogEnd,
@@ -176,8 +176,8 @@ class Coordinator(Participant):
         cut = cut_of(self._digests(current))
         return tuple((s.incarnation, c.seqno, c.holder.incarnation, c.stable) for s, c in cut.items())
 
-    def _finals_of(self, current: Round) -> Finals:
-        return combined_finals(answer.finals for answer in current.answers.values())
+    def _agreed_of(self, current: Round) -> AgreedNumbers:
+        return combined_agreed(answer.agreed for answer in current.answers.values())
 
     def _record_of(self, current: Round) -> PrimaryRecord:
         return combined(PrimaryRecord(answer.last, answer.attempts) for answer in current.answers.values())
@@ -192,7 +192,7 @@ class Coordinator(Participant):
         members = staying or (self._local,)  # where all leave, the coordinator is the last to go
         record = self._record_of(current)
         view_id = self._next_id(max(record.highest_number, self.view.id.number))
-        founders = [member for member in members if member in current.answers and current.answers[member].founds]
+        founders = [member for member in members if member in current.answers and current.answers[member].may_bootstrap]
         lacking = self._lacking(current, members)
         counted = (members, record, current.leavers, founders, self._heirs(current))
         may_be = self.is_primary_with(*counted, lacking=lacking)
@@ -200,7 +200,7 @@ class Coordinator(Participant):
         cut = self._end_of(current)
         ends = {sender: seqno for sender, seqno, _, _ in cut}
         digest = tuple((member.incarnation, ends[member.incarnation]) for member in members)
-        return Decision(cut, following, digest, (), lacking, self.epoch, finals=self._finals_of(current))
+        return Decision(cut, following, digest, (), lacking, self.epoch, agreed=self._agreed_of(current))
 
     def _wanting(self, current: Round) -> tuple[int, ...]:
         answers = current.answers.items()

@@ -342,7 +342,7 @@ class FailureDetector:
         """
         states = list(self._peers.values())
         worst = max(self._links.unanswered(link) for link in (None, *(state.link for state in states)))
-        slowest_ns = max((state.link.round_trip.patience_ns for state in states if state.link.heard), default=0)
+        slowest_ns = max((state.link.round_trip.timeout_ns for state in states if state.link.heard), default=0)
         wanted_ns = slowest_ns + tries(worst, UNANSWERED_BY_CHANCE) * retry_ns
         return max(min(wanted_ns, most_ns), least_ns)
 
@@ -416,7 +416,7 @@ class FailureDetector:
         missed = (now - state.silent_since) // self._config.heartbeat_ns
         lost, unanswered = self._links.lost(state.link), self._links.unanswered(state.link)
         against = missed * doubt(lost) + state.asked * doubt(unanswered)
-        return against >= ENOUGH_DOUBT and now - state.silent_since >= state.link.round_trip.patience_ns
+        return against >= ENOUGH_DOUBT and now - state.silent_since >= state.link.round_trip.timeout_ns
 
     def _ask_others(self, peer: Address) -> Iterator[Effect]:
         """Those who can be expected to answer; each adds a way to the peer that does not share our link."""

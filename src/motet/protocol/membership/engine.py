@@ -287,7 +287,7 @@ class ViewEngine(Coordinator):
             quads(digest),
             self._wanting(current),
             self._lacking(current, [member for member in current.participants if member not in current.leavers]),
-            tuple(member.incarnation for member, answer in current.answers.items() if answer.founds),
+            tuple(member.incarnation for member, answer in current.answers.items() if answer.may_bootstrap),
             self.epoch,
             max(answer.position for answer in current.answers.values()),
             record.last,
@@ -304,7 +304,7 @@ class ViewEngine(Coordinator):
         if current.plan is not None or current.late or not self._is_above_ours(frame.following):
             return []
         merged = (frame.following, frame.digest, frame.subviews, frame.lacking, frame.epoch)
-        decision = Decision(self._end_of(current), *merged, finals=self._finals_of(current))
+        decision = Decision(self._end_of(current), *merged, agreed=self._agreed_of(current))
         return self._plan_the_end(current, decision, PrimaryRecord(frame.last, frame.attempts), now)
 
     def _on_merge_commit(self, source: Address, frame: MergeCommit, now: int) -> list[Effect]:

@@ -1,7 +1,7 @@
 """Membership as one machine: discovery finds, the detector doubts, the engine changes views, state is carried over.
 
     another view is found, and we should lead    -> after gather_ns the engine merges it with ours
-    another view is found, and it should lead    -> it has patience_ns to do so
+    another view is found, and it should lead    -> it has timeout_ns to do so
     a suspect, a member that lives in another view, one whose process restarted, one that others cannot hear
                                                  -> the engine does without it
     nobody ever was in a primary view, enough
@@ -153,7 +153,7 @@ class Membership(Surroundings):
         """The channel may have got what a flush was waiting for."""
         return self._settle(self._engine.progressed(now), now) if self._engine.is_frozen else []
 
-    def stranded(self, sender: Address, now: int) -> list[Effect]:
+    def behind_purge_point(self, sender: Address, now: int) -> list[Effect]:
         """A member has purged what we still miss: it does not count us in, so it is in another view."""
         self._note_elsewhere(sender, now)
         return self._settle([], now)
@@ -205,7 +205,7 @@ class Membership(Surroundings):
 
     def _reckon_deadline(self) -> int | None:
         parts = (self._detector, self._discovery, self._engine, self._transfer)
-        own = (self._merge_due(), self._founding_due(), self._report_due(), self._leave_at)
+        own = (self._merge_due(), self._bootstrap_due(), self._report_due(), self._leave_at)
         deadlines = [*(part.next_deadline() for part in parts), *own]
         return min((due for due in deadlines if due is not None), default=None)
 
@@ -276,8 +276,8 @@ class Membership(Surroundings):
         return self._transfer.need
 
     @property
-    def founds(self) -> bool:
-        return self._config.founds
+    def may_bootstrap(self) -> bool:
+        return self._config.may_bootstrap
 
     def may_found(self, members: Sequence[Address]) -> bool:
         """With seeds, a majority of them must be in: two halves of a group that starts cannot both have that.
@@ -314,7 +314,7 @@ class Membership(Surroundings):
     def _has_founders(self, members: Sequence[Address]) -> bool:
         seeds, here = self._config.seeds, {member.endpoint for member in members}
         is_enough = not seeds or 2 * sum(seed in here for seed in seeds) > len(seeds)
-        return self._config.founds and self._started_at is not None and is_enough
+        return self._config.may_bootstrap and self._started_at is not None and is_enough
 
     def _is_quiet(self, now: int) -> bool:
         due = self._quiet_from(counts_strangers=not self._config.seeds)
@@ -502,7 +502,7 @@ class Membership(Surroundings):
             return None
         ours = _rank(self.view.summary)
         is_leader = all(ours > _rank(summary) for summary in foreign)
-        return self._sighted_at + (self._config.gather_ns if is_leader else self._config.patience_ns)
+        return self._sighted_at + (self._config.gather_ns if is_leader else self._config.timeout_ns)
 
     def _merge(self, now: int) -> list[Effect]:
         foreign = self._foreign(now)
@@ -522,7 +522,7 @@ class Membership(Surroundings):
         for coordinator in coordinators:
             self._discovery.forget(coordinator)
             self._shunned.pop(coordinator, None)
-            self._shunned[coordinator] = now + self._config.gather_ns + self._rng.randrange(self._config.patience_ns)
+            self._shunned[coordinator] = now + self._config.gather_ns + self._rng.randrange(self._config.timeout_ns)
             if len(self._shunned) > MOST_SHUNNED:
                 del self._shunned[next(iter(self._shunned))]
 
@@ -545,7 +545,7 @@ class Membership(Surroundings):
 
     # Founding
 
-    def _founding_due(self) -> int | None:
+    def _bootstrap_due(self) -> int | None:
         """When the view that we coordinate may be made primary, though its members stay the same."""
         is_ours = self._engine.is_idle and self._engine.acting_coordinator == self._local
         is_futile = self._transfer.is_lost or bool(self.busy)
@@ -565,7 +565,7 @@ class Membership(Surroundings):
         return self.view.members == (self._local,) and is_primary(self.view.members, [self.record], heirs=past)
 
     def _found(self, now: int) -> list[Effect]:
-        due = self._founding_due()
+        due = self._bootstrap_due()
         return self._engine.found(now) if due is not None and now >= due else []
 
     def _check(self) -> None:

@@ -29,10 +29,10 @@ from motet.protocol.membership.primary import PrimaryRecord, named_past
 from motet.protocol.window.digest import Cut, DigestEntry
 from motet.protocol.wire.frames import (
     Abort,
+    AgreedNumbers,
     Commit,
     CutTo,
     Decision,
-    Finals,
     Installed,
     LogEnd,
     Nack,
@@ -49,7 +49,7 @@ Cuts = Mapping[Address, Cut[Address]]
 class Flushed(Protocol):
     """The channel whose messages must be the same for all who go on. Reliable multicast is one."""
 
-    def freeze(self) -> tuple[dict[Address, DigestEntry], Finals]:
+    def freeze(self) -> tuple[dict[Address, DigestEntry], AgreedNumbers]:
         """Stop. The answer: what we hold of each stream, and numbers of ordered frames that others may not know."""
 
     def fetch(self, cut: Cuts, now: int) -> list[Effect]: ...
@@ -67,10 +67,10 @@ class Flushed(Protocol):
     def is_whole(self) -> bool:
         """Whether we have what lies before that, as far as we keep it."""
 
-    def log_after(self, cut: Cuts, finals: Finals, *, goes_on: bool) -> LogEnd:
+    def log_after(self, cut: Cuts, agreed: AgreedNumbers, *, goes_on: bool) -> LogEnd:
         """Where the log will stand when the view has ended with this cut, which is held, and these numbers."""
 
-    def end_view(self, cut: Cuts, finals: Finals, *, goes_on: bool) -> list[Effect]:
+    def end_view(self, cut: Cuts, agreed: AgreedNumbers, *, goes_on: bool) -> list[Effect]:
         """Deliver the rest; of the log only if it goes on in the view that follows."""
 
     def begin_view(self, view: View, digest: Mapping[Address, int], log: LogEnd | None, now: int) -> list[Effect]:
@@ -85,7 +85,7 @@ class Surroundings:
         return True
 
     @property
-    def founds(self) -> bool:
+    def may_bootstrap(self) -> bool:
         """Whether we count when the group is founded."""
         return True
 
@@ -271,17 +271,17 @@ class Participant:
         return self._superseded(ballot)
 
     def _answer(
-        self, frame: Prepare, digest: Mapping[Address, DigestEntry], finals: Finals, ended: Commit | None
+        self, frame: Prepare, digest: Mapping[Address, DigestEntry], agreed: AgreedNumbers, ended: Commit | None
     ) -> Prepared:
         record, need = self.record, self._surroundings.need
         decided = ended.decision if ended else None
         log = (self.epoch, self._channel.position)
-        founds = self._surroundings.founds
+        may_bootstrap = self._surroundings.may_bootstrap
         known = (record.last, record.attempts)
         past = named_past(self.past, record)
         is_whole = self._channel.is_whole and need not in (StateNeed.LACKING, StateNeed.DISPENSABLE)
-        own = (quads(digest), *known, need, founds, *log)
-        return Prepared(frame.view, frame.ballot, *own, decided, finals, past, is_whole)
+        own = (quads(digest), *known, need, may_bootstrap, *log)
+        return Prepared(frame.view, frame.ballot, *own, decided, agreed, past, is_whole)
 
     def _on_cut(self, source: Address, frame: CutTo, now: int) -> list[Effect]:
         if frame.view != self.view.id or frame.ballot != self._promised or not self.is_frozen:
@@ -313,7 +313,7 @@ class Participant:
     def _readiness(self, plan: CutTo) -> Ready:
         decision = plan.decision
         is_followed = self._is_followed(decision)
-        log = self._channel.log_after(self._cut(decision.cut), decision.finals, goes_on=is_followed)
+        log = self._channel.log_after(self._cut(decision.cut), decision.agreed, goes_on=is_followed)
         return Ready(plan.view, plan.ballot, *log)
 
     def _is_followed(self, decision: Decision) -> bool:
@@ -357,7 +357,7 @@ class Participant:
         return self._channel.end_view({}, (), goes_on=False) + self._go(frame.decision.following)
 
     def _install(self, frame: Commit, cut: Cuts, now: int) -> list[Effect]:
-        effects = self._channel.end_view(cut, frame.decision.finals, goes_on=self._is_followed(frame.decision))
+        effects = self._channel.end_view(cut, frame.decision.agreed, goes_on=self._is_followed(frame.decision))
         self._ended = frame
         if self._local in frame.decision.following:
             return effects + self._enter(frame.decision, now)

@@ -306,7 +306,7 @@ class Multicast:
     def _goes_to_all(self, source: Address, frame: MulticastData, now: int) -> bool | None:
         """To the asker alone; to all when a second one asks within a round trip; None when all just got it."""
         last_to, last_at = self._repaired.get((frame.sender, frame.seqno), (source, now))
-        is_recent = now - last_at < self._round_trip.patience_ns
+        is_recent = now - last_at < self._round_trip.timeout_ns
         return None if is_recent and last_to is None else is_recent and last_to != source
 
     def _repair(self, source: Address, frame: MulticastData, to_all: bool, now: int) -> Effect:

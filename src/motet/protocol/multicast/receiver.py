@@ -9,7 +9,7 @@ crashes. Invariant: every seqno up to window.delivered was handed up exactly onc
 from __future__ import annotations
 
 from motet.protocol.core.counters import Count, Counters
-from motet.protocol.core.effects import Channel, Deliver, Effect, Stranded, Transmit
+from motet.protocol.core.effects import BehindPurgePoint, Channel, Deliver, Effect, Transmit
 from motet.protocol.core.identity import Address
 from motet.protocol.core.roundtrip import RoundTrip
 from motet.protocol.multicast.config import MulticastConfig
@@ -50,7 +50,7 @@ class MulticastReceiver:
         self._ack_due: int | None = None
 
     @property
-    def is_stranded(self) -> bool:
+    def is_behind_purge_point(self) -> bool:
         """The sender has purged what we miss."""
         return self.window.delivered < self._purged
 
@@ -77,12 +77,12 @@ class MulticastReceiver:
 
     def purged(self, low: int) -> list[Effect]:
         """Nobody can give us what we miss up to `low`. Skipping it would be a silent gap, so we stop and say so."""
-        was_stranded = self.is_stranded
+        was_behind_purge_point = self.is_behind_purge_point
         self._purged = max(self._purged, low)
-        if was_stranded or not self.is_stranded:
+        if was_behind_purge_point or not self.is_behind_purge_point:
             return []
         self._gaps.abandon()
-        return [Stranded(self.sender, low)]
+        return [BehindPurgePoint(self.sender, low)]
 
     def reset(self, seqno: int) -> None:
         """A digest tells where to go on; what we hold beyond it is kept."""

@@ -24,7 +24,7 @@ from motet.protocol.wire.body import UNCOUNTED, Port
 from motet.protocol.wire.frames import Highest, MulticastData
 
 
-class Rider(Protocol):
+class Piggyback(Protocol):
     """Another source of bodies for our stream. Total order is one."""
 
     def next_body(self, now: int) -> bytes | None:
@@ -54,9 +54,9 @@ class MulticastSender:
         self._round_trip = round_trip
         self._budget = budget
         self._backlog = Backlog(config.body_bytes, packs=config.packs)
-        self.rider: Rider | None = None
+        self.piggyback: Piggyback | None = None
         self.view = 0  # names the view in every frame
-        self._is_riders_turn = False  # frames of ours and of the rider take turns
+        self._is_piggyback_turn = False  # frames of ours and of the rider take turns
         self._is_frozen = False  # a flush is under way: what is accepted waits for the next view
         self._announced = 0  # the stable seqno that the group was last told
         self._attempt = 0
@@ -160,7 +160,7 @@ class MulticastSender:
             self._noticed_at = now if self._attempt == 1 else None
             self.due = now + self._round_trip.backed_off(self._attempt)
         self._announced = self.window.low
-        self._counters[Count.TAIL_NOTICE_SENT] += 1
+        self._counters[Count.LAST_SEQNO_ANNOUNCED] += 1
         return [Broadcast(Highest(self.window.high, self.window.low, self.view))]
 
     def repaired(self) -> None:
@@ -184,13 +184,13 @@ class MulticastSender:
         return effects
 
     def _next_body(self, now: int) -> bytes | None:
-        self._is_riders_turn = not self._is_riders_turn
-        if self.rider is None:
+        self._is_piggyback_turn = not self._is_piggyback_turn
+        if self.piggyback is None:
             return self._own_body()
-        if self._is_riders_turn or not self._backlog:
-            return self.rider.next_body(now) or self._own_body()
+        if self._is_piggyback_turn or not self._backlog:
+            return self.piggyback.next_body(now) or self._own_body()
         body = self._own_body()
-        return self.rider.lift(body, now) if body is not None else None
+        return self.piggyback.lift(body, now) if body is not None else None
 
     def _own_body(self) -> bytes | None:
         if not self._backlog:
@@ -217,6 +217,6 @@ class MulticastSender:
         self._attempt = 0
         self._noticed_at = None
         if self.window.low < self.window.high or self._announced < self.window.low:
-            self.due = now + self._round_trip.patience_ns
+            self.due = now + self._round_trip.timeout_ns
         else:
             self.due = None

@@ -1,7 +1,7 @@
 """Total order: every member delivers the same messages in the same order (seed `isis-total-order.md`)."""
 
-from motet.protocol.ordering.carrier import PlainStream
 from motet.protocol.ordering.config import OrderingConfig
+from motet.protocol.ordering.dissemination import PlainStream
 from motet.protocol.ordering.log import Log
 from motet.protocol.ordering.machine import AppendRepeated, RolledBack, StableAdvanced, TotalOrder
 

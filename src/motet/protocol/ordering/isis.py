@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from motet.protocol.core.identity import Address
 from motet.protocol.core.limits import MOST_NUMBER_JUMP
 from motet.protocol.ordering.holdback import HoldBackQueue, Pending
-from motet.protocol.wire.frames import Finals
+from motet.protocol.wire.frames import AgreedNumbers
 from motet.protocol.wire.ordered import Number, Tag
 
 
@@ -90,7 +90,7 @@ class Isis:
         else:
             proposed.add(proposer, number)
 
-    def finals(self) -> tuple[int, list[Number]]:
+    def agreed(self) -> tuple[int, list[Number]]:
         """The frames of ours that all have proposed for, from `first` on: their numbers, each handed out once."""
         first, numbers, proposals = self.final + 1, [], self._proposals
         while (proposed := proposals.get(self.final + 1)) is not None and proposed.by == self._all:
@@ -151,10 +151,10 @@ class Isis:
         assert all(frame_id > self.final for frame_id in self._proposals)
 
 
-def conclude_with(isis: Isis, members: Sequence[Address], finals: Finals) -> None:
+def conclude_with(isis: Isis, members: Sequence[Address], agreed: AgreedNumbers) -> None:
     """At the end of a view: the numbers that any of those who end it has known. What is decided already stays so."""
     ranks = {member.incarnation: rank for rank, member in enumerate(members)}
-    for sender, first, numbers in finals:
+    for sender, first, numbers in agreed:
         for frame_id, number in enumerate(numbers, first):
             if sender in ranks:
                 isis.receive_number(ranks[sender], frame_id, Number(*number))

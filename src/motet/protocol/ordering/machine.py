@@ -21,18 +21,18 @@ from motet.protocol.core.counters import Count, Counters
 from motet.protocol.core.effects import Channel, Deliver, Effect, Frame
 from motet.protocol.core.identity import Address
 from motet.protocol.core.view import NO_VIEW, View
-from motet.protocol.ordering.carrier import Carrier, PlainStream, Retransmission
 from motet.protocol.ordering.config import OrderingConfig
-from motet.protocol.ordering.continuous_carrier import ContinuousCarrier
+from motet.protocol.ordering.continuous_strategy import ContinuousStrategy
+from motet.protocol.ordering.dissemination import Dissemination, PlainStream, Retransmission
 from motet.protocol.ordering.holdback import HoldBackQueue, Pending
 from motet.protocol.ordering.isis import Isis
 from motet.protocol.ordering.log import Log, RolledBack
 from motet.protocol.ordering.outbox import Outbox
 from motet.protocol.ordering.stability import Stability, StableAdvanced
-from motet.protocol.ordering.window_carrier import WindowCarrier
+from motet.protocol.ordering.window_strategy import WindowStrategy
 from motet.protocol.wire.body import PACKED, Port, port_of
 from motet.protocol.wire.frames import (
-    Finals,
+    AgreedNumbers,
     LogEnd,
     OrderAck,
     OrderData,
@@ -50,9 +50,9 @@ __all__ = ["FRAMES", "AppendRepeated", "RolledBack", "StableAdvanced", "TotalOrd
 
 FRAMES = (Proposals, ProposalRequest, Progress, Stable, OrderData, OrderAck, OrderSeq, OrderSeqAck)
 _TYPES = frozenset(FRAMES)
-_CARRIERS: dict[str, type[WindowCarrier] | type[ContinuousCarrier]] = {
-    "window": WindowCarrier,
-    "continuous": ContinuousCarrier,
+_STRATEGIES: dict[str, type[WindowStrategy] | type[ContinuousStrategy]] = {
+    "window": WindowStrategy,
+    "continuous": ContinuousStrategy,
 }
 
 
@@ -80,7 +80,7 @@ class TotalOrder:
         self._counters = counters
         self._log = log or Log()
         self._outbox = Outbox(config)
-        self._carrier: Carrier = _CARRIERS[config.carrier](local, config, self._outbox, counters)
+        self._strategy: Dissemination = _STRATEGIES[config.strategy](local, config, self._outbox, counters)
         self._stability = Stability(local, self._log, config)
         self._view = View(NO_VIEW, (local,), is_primary=False)
         self._ranks = {local: 0}
@@ -132,16 +132,16 @@ class TotalOrder:
         Otherwise it could deliver in an order that nobody else can compute, and that the others do not take when they
         go on without it.
         """
-        self._carrier.is_well_heard = is_well_heard
+        self._strategy.is_well_heard = is_well_heard
 
     def hold(self) -> None:
         """The application takes nothing for now."""
         self._is_held = True
-        self._carrier.hold()
+        self._strategy.hold()
 
     def release(self, now: int) -> list[Effect]:
         self._is_held = False
-        self._carrier.release()
+        self._strategy.release()
         return self.advance(now)
 
     # What others may look at
@@ -180,7 +180,7 @@ class TotalOrder:
     @property
     def sent(self) -> int:
         """Frames of ours that went out in this view."""
-        return self._carrier.sent
+        return self._strategy.sent
 
     @property
     def members(self) -> tuple[Address, ...]:
@@ -210,7 +210,7 @@ class TotalOrder:
 
     def retransmissions(self) -> list[Retransmission]:
         """What is sent again and again, and to whom; only the continuous strategy does so."""
-        return self._carrier.retransmissions()
+        return self._strategy.retransmissions()
 
     @property
     def wall_offset_ns(self) -> int:
@@ -226,13 +226,13 @@ class TotalOrder:
     @property
     def is_eager(self) -> bool:
         """There is something for the stream to take."""
-        return self._carrier.is_eager
+        return self._strategy.is_eager
 
     def next_body(self, now: int = 0) -> bytes | None:
-        return self._carrier.next_body(now)
+        return self._strategy.next_body(now)
 
     def lift(self, body: bytes, now: int = 0) -> bytes:
-        return self._carrier.lift(body, now)
+        return self._strategy.lift(body, now)
 
     # What the streams deliver
 
@@ -254,7 +254,7 @@ class TotalOrder:
         if not ordered.is_ordered and not ordered.numbers:
             pass
         elif self._view.is_primary:
-            self._carrier.take(self._ranks[sender], ordered)
+            self._strategy.take(self._ranks[sender], ordered)
         else:
             self._counters[Count.FRAME_MISPLACED] += 1  # nobody who is in this view may have sent it
             return b""
@@ -267,10 +267,10 @@ class TotalOrder:
 
     def advance(self, now: int) -> list[Effect]:
         """Do what has become possible: send, hand out numbers, deliver."""
-        self._carrier.advance(now)
+        self._strategy.advance(now)
         ready = [] if self._is_held else self._isis.deliverable()
         made = self._deliver(ready, now) if ready else []
-        return made + self._carrier.outgoing()
+        return made + self._strategy.outgoing()
 
     def _deliver(self, ready: Sequence[Pending], now: int) -> list[Effect]:
         effects: list[Effect] = []
@@ -318,38 +318,40 @@ class TotalOrder:
             effects = self._stability.receive(source, frame)
             self._outbox.confirm(self._stability.confirmed)
             return effects
-        return self._carrier.receive(source, frame)
+        return self._strategy.receive(source, frame)
 
     # Views
 
-    def freeze(self) -> Finals:
+    def freeze(self) -> AgreedNumbers:
         """The view is to end: decide nothing more in it. The answer: numbers that others may not know."""
-        self._carrier.freeze()
-        return self._carrier.finals()
+        self._strategy.freeze()
+        return self._strategy.agreed()
 
     def thaw(self, now: int) -> list[Effect]:
-        self._carrier.thaw()
+        self._strategy.thaw()
         return self.advance(now)
 
-    def log_after(self, undelivered: Iterable[tuple[Address, bytes]], *, goes_on: bool, finals: Finals = ()) -> LogEnd:
+    def log_after(
+        self, undelivered: Iterable[tuple[Address, bytes]], *, goes_on: bool, agreed: AgreedNumbers = ()
+    ) -> LogEnd:
         """Where the log will stand when the streams have delivered these as well and the view has ended."""
         isis, log = self._isis.copy(), self._log.copy()
         rest = ((sender, unseal(body)) for sender, body in undelivered if body[0] == ORDERED)
-        self._carrier.conclude(isis, rest, finals)
+        self._strategy.conclude(isis, rest, agreed)
         for pending in self._last_of(isis, goes_on=goes_on):
             log.place(pending)
         return log.end()
 
-    def end_view(self, *, goes_on: bool, finals: Finals = ()) -> list[Effect]:
+    def end_view(self, *, goes_on: bool, agreed: AgreedNumbers = ()) -> list[Effect]:
         """All that the streams had in this view was taken. `goes_on`: a primary view follows, and continues the log."""
-        self._carrier.conclude(self._isis, (), finals)
+        self._strategy.conclude(self._isis, (), agreed)
         last = self._last_of(self._isis, goes_on=goes_on)
         effects = self._deliver(last, 0) if last else []
         self._stability.end_view()
-        return effects + self._carrier.end_view(goes_on=goes_on)
+        return effects + self._strategy.end_view(goes_on=goes_on)
 
     def _last_of(self, isis: Isis, *, goes_on: bool) -> list[Pending]:
-        all_of_it = goes_on and self._carrier.delivers_undecided
+        all_of_it = goes_on and self._strategy.delivers_undecided
         return [pending for pending in isis.queue.drain() if pending.is_decided or all_of_it]
 
     def begin_view(self, view: View, log: LogEnd | None, now: int) -> list[Effect]:
@@ -359,26 +361,26 @@ class TotalOrder:
         self._ranks = {member: rank for rank, member in enumerate(view.members)}
         self._isis = Isis(len(view.members), self._ranks[self._local])
         self._plain = {}
-        self._carrier.begin_view(view, self._isis, now)
+        self._strategy.begin_view(view, self._isis, now)
         self._stability.begin_view(view, now)
         return effects
 
     # Time
 
     def tick(self, now: int) -> list[Effect]:
-        effects = self._carrier.tick(now) + self._stability.tick(now)
+        effects = self._strategy.tick(now) + self._stability.tick(now)
         self._outbox.confirm(self._stability.confirmed)
         return effects + self.advance(now)
 
     def next_deadline(self) -> int | None:
-        carrier, tell = self._carrier.next_deadline(), self._stability.tell_at
-        return tell if carrier is None or (tell is not None and tell < carrier) else carrier
+        strategy, tell = self._strategy.next_deadline(), self._stability.tell_at
+        return tell if strategy is None or (tell is not None and tell < strategy) else strategy
 
     def _check(self) -> None:
         self._isis._check()
         self._log._check()
         self._outbox._check()
-        self._carrier._check()
+        self._strategy._check()
         assert self._view.is_primary or not len(self._isis.queue)
 
 

@@ -14,14 +14,14 @@ from typing import NamedTuple
 
 from motet.errors import BacklogFullError, LeftGroupError, MessageTooLargeError, SendFailedError
 from motet.protocol.core.effects import Admitted, Channel, Effect, SendFailed
-from motet.protocol.ordering.carrier import PlainStream
 from motet.protocol.ordering.config import OrderingConfig
+from motet.protocol.ordering.dissemination import PlainStream
 from motet.protocol.wire.backlog import Backlog
 from motet.protocol.wire.body import HEADER, LENGTH_BYTES, Port, message_count, port_of
 from motet.protocol.wire.ordered import VIEWED_BYTES, Tag
 from motet.protocol.wire.reassembler import Reassembler
 
-Lead = Callable[[int, Tag | None], bytes]  # what stands before a frame that was made then, with this tag
+Header = Callable[[int, Tag | None], bytes]  # what stands before a frame that was made then, with this tag
 
 
 class Draft(NamedTuple):
@@ -39,7 +39,7 @@ class Outbox:
         self.wall_offset_ns = 0
         self.stream = PlainStream()
         self._config = config
-        self._body_bytes = config.body_bytes - config.rider_bytes
+        self._body_bytes = config.body_bytes - config.piggyback_bytes
         self._backlog = Backlog(self._body_bytes, packs=config.packs)
         self._again: deque[Draft] = deque()  # were under way when a view ended, and are in no log
         self._under_way: deque[Draft] = deque()
@@ -126,19 +126,19 @@ class Outbox:
 
     # What a carrier takes
 
-    def next(self, now: int, lead: Lead) -> tuple[bytes, Draft]:
+    def next(self, now: int, header: Header) -> tuple[bytes, Draft]:
         """The next frame, which is under way from now on, behind what `lead` makes for it. Only when there is one."""
         if self._again:
             draft = self._again.popleft()
-            sealed = b"".join((lead(draft.sent_at, draft.tag), draft.body))
+            sealed = b"".join((header(draft.sent_at, draft.tag), draft.body))
         else:
-            sealed, draft = self._new(now + self.wall_offset_ns, lead)
+            sealed, draft = self._new(now + self.wall_offset_ns, header)
         self._under_way.append(draft)
         return sealed, draft
 
-    def _new(self, sent_at: int, lead: Lead) -> tuple[bytes, Draft]:
+    def _new(self, sent_at: int, header: Header) -> tuple[bytes, Draft]:
         tag = self._backlog.next_tag
-        head = lead(sent_at, tag)
+        head = header(sent_at, tag)
         sealed, completed = self._backlog.take(head)
         self.admitted += completed
         body = sealed[len(head) :] if len(sealed) < VIEWED_BYTES else memoryview(sealed)[len(head) :]

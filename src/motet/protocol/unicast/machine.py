@@ -425,7 +425,7 @@ class Unicast:
     def _pend_sync(self, peer: Address, seen: int, now: int) -> PendingSync:
         pending = self._syncs.get(peer)
         if pending is None:
-            due = now + self._sync_pace.patience_ns  # the first message may just be late
+            due = now + self._sync_pace.timeout_ns  # the first message may just be late
             until = now + self._config.sync_timeout_ns
             pending = self._syncs[peer] = PendingSync(self._next_conn_id(), seen, until, due)
             self._due = earlier(self._due, due)

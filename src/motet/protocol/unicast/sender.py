@@ -246,7 +246,7 @@ class SendConnection:
             self._attempt = 0
         elif not self._timers.is_armed(Timer.STALL):
             self._seen = (self.window.low, self.window.high)
-            self._timers.arm(Timer.STALL, now + self._round_trip.patience_ns + self._config.ack_max_ns)
+            self._timers.arm(Timer.STALL, now + self._round_trip.timeout_ns + self._config.ack_max_ns)
 
     def _run_retransmission(self, now: int) -> list[Effect]:
         """Resend the highest only: the receiver then sees what it misses and asks for exactly that."""

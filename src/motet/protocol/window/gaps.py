@@ -44,7 +44,7 @@ class GapWatch:
             self.due, self._attempt = None, 0
         elif self.due is None and self._fruitless != (self._claimed, self._window.low):
             self._noticed = self._claimed
-            self.due = now + self._round_trip.patience_ns
+            self.due = now + self._round_trip.timeout_ns
 
     def look(self, now: int) -> Ranges:
         """What to ask for now; empty when it is not time yet or nothing has been missing long enough."""
@@ -93,7 +93,7 @@ class GapWatch:
             return
         self._asked, self._attempt = None, 0
         if self.due is not None:
-            self.due = min(self.due, now + self._round_trip.patience_ns)
+            self.due = min(self.due, now + self._round_trip.timeout_ns)
 
     def _is_here(self, seqno: int) -> bool:
         return self._window.delivered >= seqno or self._window[seqno] is not None

@@ -101,13 +101,13 @@ class Backlog:
         self._ends += ends
         self._messages += messages
 
-    def take(self, lead: bytes = b"") -> tuple[bytes, int]:
+    def take(self, header: bytes = b"") -> tuple[bytes, int]:
         """The next body, with `lead` before it, and how many messages it completes that somebody counts."""
         end, port = self._fitting(), self.runs[0].port
         if end == self._head:
-            body, count = self._take_fragment(lead)
+            body, count = self._take_fragment(header)
         else:
-            body, count = pack(self._messages[self._head : end], port, lead), end - self._head
+            body, count = pack(self._messages[self._head : end], port, header), end - self._head
             self._advance(count)
         return body, 0 if port in UNCOUNTED else count
 
@@ -137,10 +137,10 @@ class Backlog:
             return guess
         return bisect_right(range(end_of_run), room, lo=head, key=room_up_to)
 
-    def _take_fragment(self, lead: bytes) -> tuple[bytes, int]:
+    def _take_fragment(self, header: bytes) -> tuple[bytes, int]:
         message = self._messages[self._head]
         chunk_bytes = self._body_bytes - FRAGMENT_HEADER.size
-        body = fragment(message, self._fragment_offset, chunk_bytes, self.runs[0].port, lead)
+        body = fragment(message, self._fragment_offset, chunk_bytes, self.runs[0].port, header)
         self._fragment_offset += chunk_bytes
         if self._fragment_offset < len(message):
             return body, 0

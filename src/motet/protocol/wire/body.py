@@ -49,18 +49,18 @@ class Port(IntEnum):
 UNCOUNTED = frozenset({Port.SNAPSHOT})  # the member's own words: nobody is told of their admission or of their failure
 
 
-def pack(messages: Sequence[bytes], port: int = Port.APP, lead: bytes = b"") -> bytes:
+def pack(messages: Sequence[bytes], port: int = Port.APP, header: bytes = b"") -> bytes:
     """Many messages as one body, behind whatever leads it."""
     if len(messages) == 1:
-        return b"".join((lead, _SINGLE.pack(PACKED, port, 1, len(messages[0])), messages[0]))
+        return b"".join((header, _SINGLE.pack(PACKED, port, 1, len(messages[0])), messages[0]))
     lengths = array("I", map(len, messages))
-    return b"".join((lead, HEADER.pack(PACKED, port, len(messages)), _little_endian(lengths), *messages))
+    return b"".join((header, HEADER.pack(PACKED, port, len(messages)), _little_endian(lengths), *messages))
 
 
-def fragment(message: bytes, offset: int, chunk_bytes: int, port: int = Port.APP, lead: bytes = b"") -> bytes:
+def fragment(message: bytes, offset: int, chunk_bytes: int, port: int = Port.APP, header: bytes = b"") -> bytes:
     """The part of a large message that starts at `offset`, behind whatever leads it."""
     head = FRAGMENT_HEADER.pack(FRAGMENT, port, len(message), offset)
-    return b"".join((lead, head, memoryview(message)[offset : offset + chunk_bytes]))
+    return b"".join((header, head, memoryview(message)[offset : offset + chunk_bytes]))
 
 
 def port_of(body: bytes) -> int:

@@ -15,7 +15,7 @@ from motet.errors import MisuseError, MotetError
 from motet.protocol.core.identity import Address, address_of
 from motet.protocol.core.limits import MOST_COUNT, MOST_WALL_NS
 from motet.protocol.core.view import Ballot, View, ViewId, ViewSummary
-from motet.protocol.wire.frames import Decision, Finals, StateNeed
+from motet.protocol.wire.frames import AgreedNumbers, Decision, StateNeed
 
 T = TypeVar("T")
 
@@ -185,10 +185,12 @@ PAIRS = flat_list("<QQ", counts=(1,))  # (member, seqno)
 PRODUCERS = flat_list("<QQ")  # (producer, sequence): a client chose both, and they are compared, never added to
 DIGEST = flat_list("<QQQQ", counts=(1, 2, 3))  # (member, and three seqnos)
 CUT = flat_list("<QQQQ", counts=(1, 3))  # (sender, seqno, holder, stable)
-FINALS: Field[Finals] = listed(checked(lambda *three: three, lambda three: three, U64, COUNT, flat_list("<QI", (0,))))
+FINALS: Field[AgreedNumbers] = listed(
+    checked(lambda *three: three, lambda three: three, U64, COUNT, flat_list("<QI", (0,)))
+)
 DECISION: Field[Decision] = checked(
     Decision,
-    lambda d: (d.cut, d.following, d.digest, d.subviews, d.lacking, d.epoch, d.position, d.producers, d.finals),
+    lambda d: (d.cut, d.following, d.digest, d.subviews, d.lacking, d.epoch, d.position, d.producers, d.agreed),
     CUT,
     VIEW,
     PAIRS,

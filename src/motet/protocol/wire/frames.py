@@ -160,7 +160,9 @@ class Vouched(Frame):
 
 Pairs = tuple[tuple[int, int], ...]
 Quads = tuple[tuple[int, int, int, int], ...]
-Finals = tuple[tuple[int, int, Pairs], ...]  # (sender, id of the first, final numbers of it and those that follow it)
+AgreedNumbers = tuple[
+    tuple[int, int, Pairs], ...
+]  # (sender, id of the first, final numbers of it and those that follow it)
 
 
 class LogEnd(NamedTuple):
@@ -192,7 +194,7 @@ class Decision:
     epoch: ViewId = NO_VIEW  # the last primary view of those whom the others follow
     position: int = 0  # where their log stands when the following view begins; known when all are ready
     producers: Pairs = ()  # and the appends that it knows; see LogEnd
-    finals: Finals = ()  # of the ordered frames of the view that ends: what any participant knew
+    agreed: AgreedNumbers = ()  # of the ordered frames of the view that ends: what any participant knew
 
 
 @record
@@ -215,11 +217,11 @@ class Prepared(Frame):
     last: View | None  # the last primary view that it knows of
     attempts: tuple[View, ...]  # primary views attempted since
     state: StateNeed
-    founds: bool  # it counts when the group is founded: it has not lost a memory of a group
+    may_bootstrap: bool  # it counts when the group is founded: it has not lost a memory of a group
     epoch: ViewId  # the last primary view that it was in, or whose log and state it took over
     position: int  # how far it has delivered that log
     decided: Decision | None  # it has seen the COMMIT that ended this view so
-    finals: Finals = ()  # numbers of ordered frames that it knows and others may not
+    agreed: AgreedNumbers = ()  # numbers of ordered frames that it knows and others may not
     past: tuple[int, ...] = ()  # earlier incarnations whose memory it holds, and for which it stands
     is_whole: bool = True  # it has what it should keep of that log, and the state that goes with it
 

@@ -61,10 +61,10 @@ class Ordered(NamedTuple):
 def seal(
     first: int, numbers: Sequence[Number], inner: bytes, *, is_ordered: bool, sent_at: int = 0, tag: Tag | None = None
 ) -> bytes:
-    return b"".join((lead(first, numbers, is_ordered=is_ordered, sent_at=sent_at, tag=tag), inner))
+    return b"".join((header(first, numbers, is_ordered=is_ordered, sent_at=sent_at, tag=tag), inner))
 
 
-def lead(
+def header(
     first: int,
     numbers: Sequence[Number],
     *,

@@ -61,8 +61,8 @@ class _Judge:
     def _is_wronged(self, blamed: Blamed) -> bool:
         match blamed.what:
             case Blame.SUSPECTED:
-                patience_ns = self.detector.verify_ns // self.detector.verify_attempts
-                since = blamed.at - patience_ns - patience_ns // 500 - MARGIN_NS
+                timeout_ns = self.detector.verify_ns // self.detector.verify_attempts
+                since = blamed.at - timeout_ns - timeout_ns // 500 - MARGIN_NS
                 return self._hear_one_another((blamed.by, blamed.whom), since, blamed.at)
             case Blame.ACCUSED:
                 return self._is_wrongly_accused(blamed)

@@ -24,7 +24,7 @@ from motet.sim.world.transcript import Transcript
 _Action = Callable[[], None]
 
 GROUP = "sim"
-PATIENCE_NS = 120 * SECOND  # how long a healed world may take to deliver everything
+TIMEOUT_NS = 120 * SECOND  # how long a healed world may take to deliver everything
 STEP_NS = 250 * MILLISECOND
 SILENCE_NS = 2 * SECOND
 
@@ -193,7 +193,7 @@ class ChannelsWorld:
         for host in self._alive():
             host.resume()
             host.release()
-        deadline = self.scheduler.now + PATIENCE_NS
+        deadline = self.scheduler.now + TIMEOUT_NS
         while True:
             self.scheduler.run_until(self.scheduler.now + STEP_NS)
             checker = StreamChecker(self.history)

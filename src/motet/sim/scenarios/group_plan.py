@@ -84,7 +84,7 @@ class GroupFault:
     loss: float = 0.0
     ambush_ns: int | None = None  # waits, from `at` on, for a view change to begin, and strikes so long after that
     hits_first: bool = False  # strikes whoever is the first in the change: as a rule, the coordinator
-    keeps_memory: bool = False  # of one that comes back: with all that it knew, as if from a journal
+    keeps_durable_state: bool = False  # of one that comes back: with all that it knew, as if from a journal
     awaits: str = ""  # waits, from `at` on, for a frame of this kind, and strikes before that is carried
     nth: int = 1  # which of them
     replaces: bool = False  # what was cut before is mended at that moment
@@ -97,7 +97,7 @@ class GroupFault:
         ambush = f"{format_ns(self.ambush_ns)} into a view change, " if self.ambush_ns is not None else ""
         ambush += f"before {self.awaits} {self.nth}, " if self.awaits else ""
         ambush += "all is mended and " if self.replaces else ""
-        lasts = f"for {format_ns(self.lasts_ns)}{', with its memory' if self.keeps_memory else ''}"
+        lasts = f"for {format_ns(self.lasts_ns)}{', with its memory' if self.keeps_durable_state else ''}"
         return f"{format_ns(self.at)}: {ambush}{self.kind.value} {who} (other {self.other}, {lasts}{sides}{loss})"
 
 
@@ -119,14 +119,14 @@ class GroupPlan:
         assert self.config.membership is not None
         return self.config.membership
 
-    def config_of(self, index: int, *, founds: bool) -> MemberConfig:
+    def config_of(self, index: int, *, may_bootstrap: bool) -> MemberConfig:
         """A process that once started without memory of an earlier life must not found a second group."""
         capacity = self.windows[index]
         return replace(
             self.config,
             unicast=replace(self.config.unicast, capacity=capacity),
             multicast=replace(self.config.multicast, capacity=capacity),
-            membership=replace(self.membership, founds=founds),
+            membership=replace(self.membership, may_bootstrap=may_bootstrap),
         )
 
     @property
@@ -136,7 +136,7 @@ class GroupPlan:
     @property
     def is_memory_lost(self) -> bool:
         """Whether somebody who may know of a primary view goes away for good."""
-        return any(fault.kind in ENDS_A_PROCESS and not fault.keeps_memory for fault in self.faults)
+        return any(fault.kind in ENDS_A_PROCESS and not fault.keeps_durable_state for fault in self.faults)
 
     def describe(self) -> list[str]:
         detector, engine = self.membership.detector, self.membership.engine
@@ -306,7 +306,9 @@ def _draw_ambushes(rng: Random, members: int, duration_ns: int) -> tuple[GroupFa
 def _with_memory(rng: Random, faults: tuple[GroupFault, ...], members: int, duration_ns: int) -> tuple[GroupFault, ...]:
     """Restarts from a journal: some; or all, and then nobody is lost for good, and the group must live again."""
     if rng.random() < 0.4:
-        kept = tuple(replace(fault, keeps_memory=fault.kind in _COMES_BACK and rng.random() < 0.6) for fault in faults)
+        kept = tuple(
+            replace(fault, keeps_durable_state=fault.kind in _COMES_BACK and rng.random() < 0.6) for fault in faults
+        )
     else:
         kept = tuple(_remembered(fault) for fault in faults)
     for _ in range(rng.choice([0, 1, 1, 2])):
@@ -316,14 +318,14 @@ def _with_memory(rng: Random, faults: tuple[GroupFault, ...], members: int, dura
 
 def _remembered(fault: GroupFault) -> GroupFault:
     kind = _COMES_BACK_AS.get(fault.kind, fault.kind)
-    return replace(fault, kind=kind, keeps_memory=kind in _COMES_BACK)
+    return replace(fault, kind=kind, keeps_durable_state=kind in _COMES_BACK)
 
 
 def _blackout(rng: Random, members: int, at: int) -> Iterator[GroupFault]:
     """All die at one moment, and come back one by one."""
     spread_ns = rng.choice([1, 300 * MILLISECOND, 4 * SECOND])
     for who in range(members):
-        yield GroupFault(at, GroupFaultKind.RESTART, who, lasts_ns=rng.randrange(spread_ns), keeps_memory=True)
+        yield GroupFault(at, GroupFaultKind.RESTART, who, lasts_ns=rng.randrange(spread_ns), keeps_durable_state=True)
 
 
 def _draw_fault(rng: Random, kind: GroupFaultKind, members: int, at: int) -> GroupFault:

@@ -17,19 +17,19 @@ from motet.sim.checkers.accusations import check_blame
 from motet.sim.checkers.channels import Violation
 from motet.sim.scenarios.channels import Outcome
 from motet.sim.scenarios.group_plan import GroupFault, GroupFaultKind, GroupPlan
-from motet.sim.scenarios.interrupted_plan import draw_torn_plan
+from motet.sim.scenarios.interrupted_plan import draw_interrupted_plan
 from motet.sim.scenarios.membership import GROUP, MembershipWorld, run_world
 from motet.sim.world.group_host import GroupHost
 from motet.sim.world.history import Blamed, Outage
-from motet.sim.world.interrupted_host import TornHost
+from motet.sim.world.interrupted_host import InterruptedHost
 from motet.sim.world.network import Link
 from motet.sim.world.transcript import Transcript
 
 
-class TornWorld(MembershipWorld):
+class InterruptedWorld(MembershipWorld):
     def __init__(self, plan: GroupPlan, transcript: Transcript | None, trace: Emit | None = None) -> None:
         super().__init__(plan, transcript, trace)
-        self._snares: deque[GroupFault] = deque()  # only the first listens; the next is set when that has sprung
+        self._triggers: deque[GroupFault] = deque()  # only the first listens; the next is set when that has sprung
         self._awaited = 0  # frames that the first has let pass
         self._sprung = 0
         self._cuts: list[tuple[list[Link], list[Outage]]] = []
@@ -38,14 +38,14 @@ class TornWorld(MembershipWorld):
         return super().run() + check_blame(self.history, self.plan.membership.detector)
 
     def _make_host(self, member: Member) -> GroupHost:
-        return TornHost(member, self._surroundings, self._rng, self._home, self._overhear, group_id(GROUP))
+        return InterruptedHost(member, self._surroundings, self._rng, self._home, self._overhear, group_id(GROUP))
 
     # Faults
 
     def _fault(self, fault: GroupFault) -> Callable[[], None]:
         if not fault.awaits:
             return lambda: self._strike_now(fault)
-        return lambda: self._snares.append(fault)
+        return lambda: self._triggers.append(fault)
 
     def _strike_now(self, fault: GroupFault) -> None:
         if fault.replaces and not self._is_healed:
@@ -60,12 +60,12 @@ class TornWorld(MembershipWorld):
 
     def _overhear(self, host: GroupHost, kind: str) -> None:
         """Spring the first snare when its frame is to be carried: whatever is cut now cuts that frame as well."""
-        if not self._snares or self._snares[0].awaits != kind or self._is_healed:
+        if not self._triggers or self._triggers[0].awaits != kind or self._is_healed:
             return
         self._awaited += 1
-        if self._awaited < self._snares[0].nth:
+        if self._awaited < self._triggers[0].nth:
             return
-        fault, self._awaited, self._sprung = self._snares.popleft(), 0, self._sprung + 1
+        fault, self._awaited, self._sprung = self._triggers.popleft(), 0, self._sprung + 1
         who = self.plan.names.index(host.address.name) if fault.hits_first else fault.who
         sprung = replace(fault, at=self.scheduler.now, who=who, awaits="", hits_first=False)
         if fault.kind is GroupFaultKind.PAUSE:  # a process stands still between two steps, not within one
@@ -107,5 +107,5 @@ class TornWorld(MembershipWorld):
         super()._heal()
 
 
-def run_torn(seed: int, *, with_transcript: bool = False, trace: Emit | None = None) -> Outcome:
-    return run_world(TornWorld, draw_torn_plan(seed), with_transcript, trace)
+def run_interrupted(seed: int, *, with_transcript: bool = False, trace: Emit | None = None) -> Outcome:
+    return run_world(InterruptedWorld, draw_interrupted_plan(seed), with_transcript, trace)

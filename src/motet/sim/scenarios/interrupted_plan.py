@@ -29,7 +29,7 @@ _OPENINGS = (
     GroupFaultKind.CUT,
     GroupFaultKind.PAUSE,
 )
-_SNARES = (
+_TRIGGERS = (
     *[GroupFaultKind.PARTITION] * 5,
     *[GroupFaultKind.CRASH] * 2,
     *[GroupFaultKind.ISOLATE] * 2,
@@ -40,7 +40,7 @@ _SNARES = (
 )
 
 
-def draw_torn_plan(seed: int) -> GroupPlan:
+def draw_interrupted_plan(seed: int) -> GroupPlan:
     rng = Random(f"torn plan {seed}")
     members = rng.choice([4, 5, 5, 5, 6, 7])
     membership = rng.choice([MembershipConfig.lan(), MembershipConfig.local()])
@@ -86,15 +86,15 @@ def _draw_act(rng: Random, members: int, at: int, suspect_ns: int) -> Iterator[G
     else:
         yield from _opening(rng, members, at, suspect_ns)
     for _ in range(rng.choice([0, 1, 1, 2, 3])):
-        fault = _draw_fault(rng, rng.choice(_SNARES), members, at + 1, suspect_ns)
+        fault = _draw_fault(rng, rng.choice(_TRIGGERS), members, at + 1, suspect_ns)
         frames = CHANGE_FRAMES if rng.random() < 0.8 else MERGE_FRAMES
-        yield _set_snare(rng, fault, frames, members)
+        yield _set_trigger(rng, fault, frames, members)
 
 
 def _opening(rng: Random, members: int, at: int, suspect_ns: int) -> Iterator[GroupFault]:
     """Anything, perhaps in the middle of a multicast; sometimes two."""
     fault = _draw_fault(rng, rng.choice(_OPENINGS), members, at, suspect_ns)
-    yield _set_snare(rng, fault, ("MulticastData",), 3 * members) if rng.random() < 0.4 else fault
+    yield _set_trigger(rng, fault, ("MulticastData",), 3 * members) if rng.random() < 0.4 else fault
     if rng.random() < 0.3:
         yield _draw_fault(rng, rng.choice(_OPENINGS), members, at + rng.randrange(suspect_ns), suspect_ns)
 
@@ -123,7 +123,7 @@ def _halves(rng: Random, members: int, at: int, suspect_ns: int) -> Iterator[Gro
         yield replace(fault, at=at + 1, awaits=awaits, nth=nth, replaces=True) if awaits else fault
 
 
-def _set_snare(rng: Random, fault: GroupFault, frames: tuple[str, ...], most: int) -> GroupFault:
+def _set_trigger(rng: Random, fault: GroupFault, frames: tuple[str, ...], most: int) -> GroupFault:
     is_partition = fault.kind is GroupFaultKind.PARTITION
     return replace(
         fault,

@@ -10,7 +10,7 @@ from motet.protocol.core.counters import Count
 from motet.protocol.core.identity import Address, Endpoint
 from motet.protocol.core.trace import Emit
 from motet.protocol.core.units import MILLISECOND, SECOND
-from motet.protocol.member import Member, Memory
+from motet.protocol.member import DurableState, Member
 from motet.protocol.wire.codec import group_id
 from motet.sim.checkers.channels import Violation, violation_of
 from motet.sim.checkers.views import check_self_delivery, check_views
@@ -34,7 +34,7 @@ from motet.sim.world.transcript import Transcript
 _Action = Callable[[], None]
 
 GROUP = "sim"
-PATIENCE_NS = 60 * SECOND  # how long a healed world may take to become one group
+TIMEOUT_NS = 60 * SECOND  # how long a healed world may take to become one group
 PROBE_NS = 10 * SECOND  # how long a message of each may then take to reach everybody
 STEP_NS = 250 * MILLISECOND
 
@@ -63,7 +63,7 @@ class MembershipWorld:
         self._plan_events()
         self.scheduler.run_until(self.plan.duration_ns)
         self._heal()
-        return self._check(self._wait(self._unmet, PATIENCE_NS) or self._probe())
+        return self._check(self._wait(self._unmet, TIMEOUT_NS) or self._probe())
 
     def _plan_starts(self) -> None:
         for index, at in enumerate(self.plan.starts):
@@ -85,10 +85,10 @@ class MembershipWorld:
 
     # Processes
 
-    def _plan_start(self, index: int, delay_ns: int, *, keeps_memory: bool = False) -> None:
+    def _plan_start(self, index: int, delay_ns: int, *, keeps_durable_state: bool = False) -> None:
         if index not in self._due:
             self._due.add(index)
-            if keeps_memory:
+            if keeps_durable_state:
                 self._remembering.add(index)
             self.scheduler.after(delay_ns, lambda: self._start(index))
 
@@ -103,7 +103,7 @@ class MembershipWorld:
         memory = self._memory(index, before, address)
         if memory is None and before is not None:
             self._forgetful.add(index)
-        config = self.plan.config_of(index, founds=index not in self._forgetful)
+        config = self.plan.config_of(index, may_bootstrap=index not in self._forgetful)
         host = self._make_host(Member(address, GROUP, config, self._rng, memory))
         self._slots[endpoint] = host
         self._processes.append(host)
@@ -112,7 +112,7 @@ class MembershipWorld:
     def _make_host(self, member: Member) -> GroupHost:
         return GroupHost(member, self._surroundings, self._rng, self._home, self._watch)
 
-    def _memory(self, index: int, before: GroupHost | None, address: Address) -> Memory | None:
+    def _memory(self, index: int, before: GroupHost | None, address: Address) -> DurableState | None:
         """What a journal would have kept of the life before."""
         if index not in self._remembering or before is None:
             return None
@@ -223,7 +223,7 @@ class MembershipWorld:
     def _crash(self, fault: GroupFault, host: GroupHost) -> None:
         if fault.kind is GroupFaultKind.RESTART:
             host.crash()
-            self._plan_start(fault.who, fault.lasts_ns, keeps_memory=fault.keeps_memory)
+            self._plan_start(fault.who, fault.lasts_ns, keeps_durable_state=fault.keeps_durable_state)
         elif len(self._staying) > 1 or host.is_leaving:  # somebody must be left to check
             host.crash()
 
@@ -232,7 +232,7 @@ class MembershipWorld:
             return
         if fault.kind is GroupFaultKind.REJOIN:
             host.leave()
-            self._plan_start(fault.who, fault.lasts_ns, keeps_memory=fault.keeps_memory)
+            self._plan_start(fault.who, fault.lasts_ns, keeps_durable_state=fault.keeps_durable_state)
         elif len(self._staying) > 1:
             host.leave()
 
@@ -276,9 +276,9 @@ class MembershipWorld:
         if not any(index in self._due or self._living(index) for index in seeds):
             self._plan_start(seeds[0], 0)
 
-    def _wait(self, unmet: Callable[[], Iterator[str]], patience_ns: int) -> list[str]:
+    def _wait(self, unmet: Callable[[], Iterator[str]], timeout_ns: int) -> list[str]:
         """Until nothing is unmet, or patience ends; the answer is what was still unmet then."""
-        deadline = self.scheduler.now + patience_ns
+        deadline = self.scheduler.now + timeout_ns
         while self.scheduler.now < deadline:
             self.scheduler.run_until(self.scheduler.now + STEP_NS)
             if next(unmet(), None) is None:

@@ -98,8 +98,8 @@ class PresetsWorld(TotalOrderWorld):
     def _end_churn(self) -> None:
         self.network.profile = self.plan.network
 
-    def _wait(self, unmet: Callable[[], Iterator[str]], patience_ns: int) -> list[str]:
-        deadline = self.scheduler.now + patience_ns
+    def _wait(self, unmet: Callable[[], Iterator[str]], timeout_ns: int) -> list[str]:
+        deadline = self.scheduler.now + timeout_ns
         while self.scheduler.now < deadline:
             self._step()
             if next(unmet(), None) is None:

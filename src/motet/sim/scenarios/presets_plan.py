@@ -80,7 +80,7 @@ class PresetsPlan(GroupPlan):
         first = "gathers on a good network" if self.gathers_first else "gathers on this network"
         return [
             *GroupPlan.describe(self),
-            f"preset {self.preset}: carrier {ordering.carrier}, fast path up to {ordering.early_members} members, "
+            f"preset {self.preset}: carrier {ordering.strategy}, fast path up to {ordering.fast_path_members} members, "
             f"waits for disks: {ordering.waits_for_disk}; {first}; bound {format_ns(self.bound_ns)}",
             *(f"from {format_ns(chain.at)} {chain.who} sends {len(chain.sizes)} one by one" for chain in self.chains),
         ]
@@ -94,8 +94,8 @@ def draw_presets_plan(seed: int, **overrides: object) -> PresetsPlan:
     faults = _draw_faults(Random(f"presets faults {seed}"), preset, members)
     work = Random(f"presets work {seed}")
     bursts, chains = _draw_work(work, members, network, max((fault.at for fault in faults), default=0))
-    has_journal = any(fault.keeps_memory for fault in faults) or rng.random() < 0.2
-    config = _SHIPPED[preset](**{"carrier": rng.choice(["window", "continuous"]), **overrides})
+    has_journal = any(fault.keeps_durable_state for fault in faults) or rng.random() < 0.2
+    config = _SHIPPED[preset](**{"strategy": rng.choice(["window", "continuous"]), **overrides})
     seeds = tuple(endpoint_of(index) for index in range(min(3, members)))
     good_network = NetworkProfile(delay_ns=network.delay_ns)
     is_churned = len(faults) >= FEWEST_PARTITIONS
@@ -168,7 +168,7 @@ def _draw_fault(rng: Random, preset: str, members: int) -> GroupFault:
         who,
         lasts_ns=rng.randrange(100 * MILLISECOND, _SILENCE_NS[preset]),
         sides=_draw_sides(rng, members) if kind is GroupFaultKind.PARTITION else (),
-        keeps_memory=kind is GroupFaultKind.RESTART,
+        keeps_durable_state=kind is GroupFaultKind.RESTART,
     )
 
 

@@ -55,7 +55,7 @@ CUT_NS = 3 * SECOND
 WARM_UP_NS = 50 * MILLISECOND  # messages are under way when the change begins
 PACE_NS = 200 * MILLISECOND  # somebody speaks
 LOOK_NS = 20 * MILLISECOND  # how often the world is looked at
-PATIENCE_NS = 30 * SECOND  # how long all may take to be one group at rest, and then to hear a message of each
+TIMEOUT_NS = 30 * SECOND  # how long all may take to be one group at rest, and then to hear a message of each
 
 # A LAN with half of the usual patience: a cut outlasts all of it, also that with members who do not hear each other.
 MEMBERSHIP = replace(
@@ -63,7 +63,7 @@ MEMBERSHIP = replace(
     discovery=DiscoveryConfig(eager_ns=100 * MILLISECOND, probe_ns=500 * MILLISECOND),
     detector=DetectorConfig(300 * MILLISECOND, 600 * MILLISECOND, 200 * MILLISECOND, verify_attempts=2),
     engine=EngineConfig(retry_ns=50 * MILLISECOND, answer_ns=250 * MILLISECOND),
-    patience_ns=500 * MILLISECOND,
+    timeout_ns=500 * MILLISECOND,
     found_ns=600 * MILLISECOND,
 ).with_seeds(*(ADDRESSES[name].endpoint for name in "abc"))  # d is found because it asks
 CONFIG = MemberConfig(frame_bytes=1_400, multicast=MulticastConfig(capacity=4), membership=MEMBERSHIP)
@@ -166,12 +166,12 @@ class SmallWorld:
     def run(self, case: Case) -> list[Violation]:
         self._case = case
         self.begin(case.change)
-        self._wait(self._not_struck, PATIENCE_NS)
+        self._wait(self._not_struck, TIMEOUT_NS)
         if self._struck_at is not None and case.fault.links:
             self.scheduler.run_until(self._struck_at + CUT_NS)
             self._note("the cut ends")
             self.network.mend(list(case.fault.links))
-        unmet = [*self._not_struck()] or self._wait(self.unsettled, PATIENCE_NS) or self._last_words()
+        unmet = [*self._not_struck()] or self._wait(self.unsettled, TIMEOUT_NS) or self._last_words()
         violations = check_views(self.history) + [Violation("liveness", what) for what in unmet]
         return violations or [*self._check_last_view(), *check_self_delivery(self.history)]
 
@@ -242,12 +242,12 @@ class SmallWorld:
 
     def settle(self, parts: tuple[str, ...] = (NAMES,)) -> None:
         """Undisturbed, which must work before any fault can tell anything."""
-        if unmet := self._wait(lambda: self.unsettled(parts), PATIENCE_NS):
+        if unmet := self._wait(lambda: self.unsettled(parts), TIMEOUT_NS):
             raise RuntimeError(f"without any fault: {'; '.join(unmet)}")
 
-    def _wait(self, unmet: Callable[[], Iterator[str]], patience_ns: int) -> list[str]:
+    def _wait(self, unmet: Callable[[], Iterator[str]], timeout_ns: int) -> list[str]:
         """Until nothing is unmet, or patience ends; the answer is what was still unmet then."""
-        deadline = self.scheduler.now + patience_ns
+        deadline = self.scheduler.now + timeout_ns
         while self.scheduler.now < deadline and next(unmet(), None) is not None:
             self.scheduler.run_until(self.scheduler.now + LOOK_NS)
         return list(unmet())
@@ -286,7 +286,7 @@ class SmallWorld:
         self._is_talking = False
         for host in self.staying:
             self._say(host)
-        return self._wait(self._restless, PATIENCE_NS)
+        return self._wait(self._restless, TIMEOUT_NS)
 
     def _restless(self) -> Iterator[str]:
         yield from self.unsettled()

@@ -21,7 +21,7 @@ from motet.protocol.ordering import OrderingConfig
 from motet.sim.checkers.channels import Violation
 from motet.sim.scenarios.channels import Outcome
 from motet.sim.scenarios.group_plan import GroupFault, GroupFaultKind, GroupPlan, endpoint_of
-from motet.sim.scenarios.membership import PATIENCE_NS, MembershipWorld, run_world
+from motet.sim.scenarios.membership import TIMEOUT_NS, MembershipWorld, run_world
 from motet.sim.world.group_host import GroupHost
 from motet.sim.world.network import NetworkProfile
 from motet.sim.world.plan import Burst
@@ -51,7 +51,7 @@ class StateWorld(MembershipWorld):
         self._plan_events()
         self.scheduler.run_until(self.plan.duration_ns)
         self._heal()
-        unmet = self._wait(self._unmet, PATIENCE_NS)
+        unmet = self._wait(self._unmet, TIMEOUT_NS)
         if not unmet:
             self._broken += self._check_loss()
             unmet = self._begin_anew() or self._probe()
@@ -134,7 +134,7 @@ class StateWorld(MembershipWorld):
         chosen = Random(f"anew {self.plan.seed}").choice(lost)
         chosen.note("begins anew")
         chosen.do(chosen.member.begin_state_anew)
-        return self._wait(self._unmet_anew, PATIENCE_NS)
+        return self._wait(self._unmet_anew, TIMEOUT_NS)
 
     def _unmet_anew(self) -> Iterator[str]:
         yield from self._unmet()
@@ -165,7 +165,7 @@ def draw_state_plan(seed: int) -> GroupPlan:
     base = MembershipConfig.local().with_seeds(*seeds)
     transfer = replace(base.transfer, wants_state=True, needs_state=True, chunk_bytes=rng.choice([50, 500, 32_000]))
     config = MemberConfig(
-        frame_bytes=1_400, membership=replace(base, transfer=transfer), ordering=OrderingConfig(early_members=0)
+        frame_bytes=1_400, membership=replace(base, transfer=transfer), ordering=OrderingConfig(fast_path_members=0)
     )
     duration_ns = rng.randrange(5 * SECOND, 10 * SECOND)
     return GroupPlan(

@@ -145,10 +145,10 @@ def draw_ordered_plan(seed: int) -> GroupPlan:
         window=rng.choice([1, 2, 4, 16, 64]),
         ask_ns=rng.choice([20, 50, 200]) * MILLISECOND,
         progress_ns=rng.choice([5, 10, 50]) * MILLISECOND,
-        most_riders=rng.choice([1, 4, 64]),
-        carrier=rng.choice(["window", "window", "continuous"]),
-        early_members=rng.choice([0, 3, 64, 64]),
-        lift_ns=rng.choice([1, 5, 50]) * MILLISECOND,
+        most_piggybacks=rng.choice([1, 4, 64]),
+        strategy=rng.choice(["window", "window", "continuous"]),
+        fast_path_members=rng.choice([0, 3, 64, 64]),
+        piggyback_wait_ns=rng.choice([1, 5, 50]) * MILLISECOND,
     )
     return replace(plan, config=replace(plan.config, ordering=ordering))
 

@@ -11,7 +11,7 @@ from random import Random
 from motet.protocol.core.effects import Effect
 from motet.protocol.core.identity import NOBODY, Address, Endpoint
 from motet.protocol.core.view import View, ViewId
-from motet.protocol.member import Delivered, Member, Memory
+from motet.protocol.member import Delivered, DurableState, Member
 from motet.protocol.membership import DetectorConfig, Left, ProvideState, StateReceived, ViewInstalled
 from motet.protocol.ordering import RolledBack, StableAdvanced
 from motet.protocol.wire.codec import encode
@@ -42,7 +42,7 @@ class GroupHost(Host):
         self._state_rng = Random(f"state {member.address}")
 
     @property
-    def memory(self) -> Memory:
+    def memory(self) -> DurableState:
         """What the next life of this process would know, if it has a journal."""
         return self.member.memory
 

@@ -21,7 +21,7 @@ from motet.sim.world.host import Surroundings
 Overhear = Callable[[GroupHost, str], None]  # called with the kind of each frame before it is carried
 
 
-class TornHost(GroupHost):
+class InterruptedHost(GroupHost):
     def __init__(
         self,
         member: Member,

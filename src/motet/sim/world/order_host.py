@@ -15,7 +15,7 @@ from motet.errors import BacklogFullError
 from motet.protocol.core.effects import Channel, Effect
 from motet.protocol.core.identity import Address, Endpoint
 from motet.protocol.core.units import MILLISECOND
-from motet.protocol.member import Delivered, Member, Memory
+from motet.protocol.member import Delivered, DurableState, Member
 from motet.protocol.ordering import AppendRepeated, RolledBack, StableAdvanced
 from motet.protocol.wire.ordered import Tag
 from motet.sim.world.group_host import GroupHost
@@ -40,12 +40,12 @@ class OrderedHost(GroupHost):
         self._waits_for_disk = waits_for_disk
         self._on_disk = self._written = member.memory
         self._written_by = 0  # when the last write reaches the disk
-        self._writes: deque[Memory] = deque()
+        self._writes: deque[DurableState] = deque()
         self._disk_rng = Random(f"disk {member.address}")
         self._appended: list[tuple[int, Tag]] = []  # delivered, and not known to be stable: the last position of each
 
     @property
-    def memory(self) -> Memory:
+    def memory(self) -> DurableState:
         """What the next life of this process would know."""
         now = self.member.memory
         if not self._waits_for_disk:

@@ -48,7 +48,7 @@ public final class JGroupsMember extends ReceiverAdapter {
     private static final int SENT_BETWEEN_CLOCKS = 32;
     private static final int TIMES_PER_LINE = 1000;
     private static final long CALL_PATIENCE_MS = 30_000;
-    private static final long PATIENCE_NS = 30_000_000_000L; // for the last messages
+    private static final long TIMEOUT_NS = 30_000_000_000L; // for the last messages
     private static final long AFTERMATH_NS = 200_000_000L; // what was sent at the end is still on its way
     private static final int STAMP_BYTES = Long.BYTES;
 
@@ -171,11 +171,11 @@ public final class JGroupsMember extends ReceiverAdapter {
 
     private long untilAllCame(long expected) throws InterruptedException {
         long before = -1;
-        long patience = System.nanoTime() + PATIENCE_NS;
+        long patience = System.nanoTime() + TIMEOUT_NS;
         while (delivered.sum() < expected && System.nanoTime() < patience) {
             if (delivered.sum() > before) {
                 before = delivered.sum();
-                patience = System.nanoTime() + PATIENCE_NS;
+                patience = System.nanoTime() + TIMEOUT_NS;
             }
             Thread.sleep(20);
         }

@@ -22,7 +22,7 @@ from motet.harness.bench.peers.servers import free_port
 PROGRAM = "JGroupsMember"
 SOURCE = Path(__file__).with_name(f"{PROGRAM}.java")
 GROUP = "239.77.7.7"  # with a time to live of 0 it does not leave the machine
-COMPILE_PATIENCE_S = 60.0
+COMPILE_TIMEOUT_S = 60.0
 
 
 def work(job: Job, pipe: Connection) -> None:
@@ -116,7 +116,7 @@ def _compile(directory: str) -> None:
     assert compiler is not None
     assert library is not None
     arguments = [compiler, "-cp", library, "-d", directory, str(SOURCE)]
-    done = subprocess.run(arguments, capture_output=True, text=True, timeout=COMPILE_PATIENCE_S, check=False)
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S, check=False)
     if done.returncode:
         raise MotetError(f"{SOURCE.name} cannot be compiled: {done.stderr[-500:]}")
 

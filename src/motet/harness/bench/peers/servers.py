@@ -12,7 +12,7 @@ from pathlib import Path
 from motet.errors import MotetError
 from motet.harness.bench.peers.field import environment, program
 
-PATIENCE_S = 10.0
+TIMEOUT_S = 10.0
 Server = Callable[[str], contextlib.AbstractContextManager[str]]
 
 
@@ -37,8 +37,8 @@ def _running(name: str, arguments: list[str], directory: str) -> Iterator[subpro
 
 
 def _until_open(port: int, process: subprocess.Popen[bytes]) -> None:
-    patience = time.monotonic() + PATIENCE_S
-    while time.monotonic() < patience and process.poll() is None:
+    timeout = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < timeout and process.poll() is None:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
             return
         time.sleep(0.05)
@@ -102,9 +102,9 @@ def corosync(directory: str) -> Iterator[str]:
     config = Path(directory, "corosync.conf")
     config.write_text(COROSYNC.format(directory=directory))
     with _running("corosync", ["-f", "-c", str(config)], directory) as process:
-        log, patience = Path(directory, "corosync.log"), time.monotonic() + PATIENCE_S
+        log, timeout = Path(directory, "corosync.log"), time.monotonic() + TIMEOUT_S
         while b"ready to provide service" not in log.read_bytes():
-            if time.monotonic() > patience or process.poll() is not None:
+            if time.monotonic() > timeout or process.poll() is not None:
                 raise MotetError(f"corosync did not start: {log.read_text()[-500:]}")
             time.sleep(0.05)
         yield "corosync"

@@ -20,13 +20,13 @@ from motet.protocol.core.counters import Count, Counters
 from motet.protocol.core.effects import Broadcast, Effect, Frame, Transmit
 from motet.protocol.core.identity import Address
 from motet.protocol.core.view import NO_VIEW, View
-from motet.protocol.ordering.carrier import Retransmission
-from motet.protocol.ordering.config import MOST_REACH, OrderingConfig
-from motet.protocol.ordering.early import MOST_HEARD, EarlyNumbers
+from motet.protocol.ordering.config import MOST_IN_FLIGHT, OrderingConfig
+from motet.protocol.ordering.dissemination import Retransmission
+from motet.protocol.ordering.fast_path import MOST_HEARD, FastPath
 from motet.protocol.ordering.isis import Isis, conclude_with
 from motet.protocol.ordering.outbox import Outbox
-from motet.protocol.wire.frames import Finals, ProposalRequest, Proposals
-from motet.protocol.wire.ordered import Number, Ordered, Tag, lead, seal
+from motet.protocol.wire.frames import AgreedNumbers, ProposalRequest, Proposals
+from motet.protocol.wire.ordered import Number, Ordered, Tag, header, seal
 
 Runs = list[tuple[int, int, int]]
 MOST_PENDING = (
@@ -35,7 +35,7 @@ MOST_PENDING = (
 MOST_DOUBLINGS = 1  # one late proposal holds up the whole log, and a question is a small datagram: keep on asking
 
 
-class WindowCarrier:
+class WindowStrategy:
     delivers_undecided = True
     is_well_heard = True  # until membership says otherwise
 
@@ -51,14 +51,14 @@ class WindowCarrier:
         self._isis = isis
         self._ranks = {member: rank for rank, member in enumerate(view.members)}
         self._rank = self._ranks[self._local]
-        self._early = EarlyNumbers(isis, len(view.members)) if len(view.members) <= self._config.early_members else None
+        self._early = FastPath(isis, len(view.members)) if len(view.members) <= self._config.fast_path_members else None
         self._is_frozen = False
         self.sent = 0  # frames of ours in this view
         self._untold = 0  # up to this id, proposals for frames of ours were told to us alone
-        self._lift_at: int | None = None  # when numbers that wait make a frame of their own
-        self._is_lift_due = False
-        self._riders: list[Number] = []  # final numbers of ours that have not left yet
-        self._first_rider = 1  # the id that the first of them belongs to
+        self._piggyback_deadline: int | None = None  # when numbers that wait make a frame of their own
+        self._is_piggyback_due = False
+        self._piggybacks: list[Number] = []  # final numbers of ours that have not left yet
+        self._first_piggyback = 1  # the id that the first of them belongs to
         self._said = [0] * len(view.members)  # up to this id, each sender's stream has told the numbers of its frames
         self._owed: dict[int, Runs] = {}  # proposals that a sender has not been told
         self._ask_at: int | None = None
@@ -68,7 +68,7 @@ class WindowCarrier:
 
     @property
     def is_eager(self) -> bool:
-        return self._is_lift_due or self._may_send
+        return self._is_piggyback_due or self._may_send
 
     @property
     def _may_send(self) -> bool:
@@ -79,7 +79,7 @@ class WindowCarrier:
         """Something to be ordered, with numbers riding on it, or numbers alone."""
         if self._may_send:
             return self._next_data(now)
-        return self.lift(b"", now) if self._is_lift_due else None
+        return self.lift(b"", now) if self._is_piggyback_due else None
 
     def _next_data(self, now: int) -> bytes:
         """It is in our queue, and proposed, before anybody else can have it: so its number can go with it."""
@@ -92,22 +92,22 @@ class WindowCarrier:
 
     def lift(self, body: bytes, now: int) -> bytes:
         """A plain body that is about to leave takes along what is waiting."""
-        if not self._riders:
+        if not self._piggybacks:
             return body
         return seal(*self._boarding(), body, is_ordered=False, sent_at=now + self._outbox.wall_offset_ns)
 
     def _lead(self, sent_at: int, tag: Tag | None) -> bytes:
         proposed = self._isis.clock + 1 if self._early is not None else None
-        return lead(*self._boarding(), is_ordered=True, sent_at=sent_at, tag=tag, proposed=proposed)
+        return header(*self._boarding(), is_ordered=True, sent_at=sent_at, tag=tag, proposed=proposed)
 
     def _boarding(self) -> tuple[int, list[Number]]:
         """The numbers that ride on the next frame, and the id that the first of them belongs to."""
-        riders, first = self._riders[: self._config.most_riders], self._first_rider
-        self._first_rider += len(riders)
-        del self._riders[: len(riders)]
-        if not self._riders:
-            self._lift_at, self._is_lift_due = None, False
-        return first, riders
+        piggybacks, first = self._piggybacks[: self._config.most_piggybacks], self._first_piggyback
+        self._first_piggyback += len(piggybacks)
+        del self._piggybacks[: len(piggybacks)]
+        if not self._piggybacks:
+            self._piggyback_deadline, self._is_piggyback_due = None, False
+        return first, piggybacks
 
     # What the streams bring
 
@@ -131,7 +131,7 @@ class WindowCarrier:
         """Our proposal for a frame of somebody else; ours are proposed when they leave."""
         if not ordered.is_ordered or rank == self._rank:
             return None
-        if isis.held(rank) >= MOST_REACH:
+        if isis.held(rank) >= MOST_IN_FLIGHT:
             self._counters[Count.FRAME_OUTSIDE_WINDOW] += 1  # its sender does not wait for us, as it should
             return None
         return isis.receive_data(rank, isis.received(rank) + 1, ordered.inner, ordered.sent_at, ordered.tag)
@@ -142,23 +142,23 @@ class WindowCarrier:
             return
         if self._early is not None and self.is_well_heard:
             self._early.decide()
-        first, numbers = self._isis.finals()
+        first, numbers = self._isis.agreed()
         if numbers:
             self._board(first, numbers, now)
         if self.sent > self._isis.final and self._ask_at is None:
             self._ask_at = now + self._config.ask_ns
 
     def _board(self, first: int, numbers: list[Number], now: int) -> None:
-        if not self._riders:
-            self._first_rider = first
-        self._riders += numbers
+        if not self._piggybacks:
+            self._first_piggyback = first
+        self._piggybacks += numbers
         if self._early is not None:
             for frame_id, number in enumerate(numbers, first):
                 self._early.settle(self._rank, frame_id, number)
-        if self._early is None or self._first_rider <= self._untold or not self.is_well_heard:
-            self._is_lift_due = True
-        elif self._lift_at is None:
-            self._lift_at = now + self._config.lift_ns
+        if self._early is None or self._first_piggyback <= self._untold or not self.is_well_heard:
+            self._is_piggyback_due = True
+        elif self._piggyback_deadline is None:
+            self._piggyback_deadline = now + self._config.piggyback_wait_ns
         self._asked, self._ask_at = 0, now + self._config.ask_ns if self.sent > self._isis.final else None
 
     def outgoing(self) -> list[Effect]:
@@ -201,7 +201,7 @@ class WindowCarrier:
             if not frame.sender:
                 self._untold = max(self._untold, last)
 
-    def _on_those_of_others(self, early: EarlyNumbers, proposer: int, frame: Proposals) -> None:
+    def _on_those_of_others(self, early: FastPath, proposer: int, frame: Proposals) -> None:
         rank = next((rank for member, rank in self._ranks.items() if member.incarnation == frame.sender), None)
         if rank is None:
             self._counters[Count.FRAME_MISPLACED] += 1
@@ -234,8 +234,8 @@ class WindowCarrier:
 
     def tick(self, now: int) -> list[Effect]:
         """Numbers have waited long enough for a lift. Proposals may be lost; whoever owes us some is asked."""
-        if self._lift_at is not None and now >= self._lift_at:
-            self._lift_at, self._is_lift_due = None, True
+        if self._piggyback_deadline is not None and now >= self._piggyback_deadline:
+            self._piggyback_deadline, self._is_piggyback_due = None, True
         if self._ask_at is None or now < self._ask_at:
             return []
         spans = {member: self._isis.missing(rank, self.sent) for member, rank in self._ranks.items()}
@@ -245,7 +245,7 @@ class WindowCarrier:
         return [Transmit(member, ProposalRequest(self._view.id, *span)) for member, span in late.items()]
 
     def next_deadline(self) -> int | None:
-        ask, lift = self._ask_at, self._lift_at
+        ask, lift = self._ask_at, self._piggyback_deadline
         return lift if ask is None or (lift is not None and lift < ask) else ask
 
     def retransmissions(self) -> list[Retransmission]:
@@ -259,20 +259,20 @@ class WindowCarrier:
     def thaw(self) -> None:
         self._is_frozen = False
 
-    def finals(self) -> Finals:
-        return self._early.finals(self._view.members) if self._early is not None else ()
+    def agreed(self) -> AgreedNumbers:
+        return self._early.agreed(self._view.members) if self._early is not None else ()
 
-    def conclude(self, isis: Isis, rest: Iterable[tuple[Address, Ordered]], finals: Finals) -> None:
+    def conclude(self, isis: Isis, rest: Iterable[tuple[Address, Ordered]], agreed: AgreedNumbers) -> None:
         for sender, ordered in rest:
             rank = self._ranks[sender]
             for frame_id, number in enumerate(ordered.numbers, ordered.first):
                 isis.receive_number(rank, frame_id, number)
             self._take_data(isis, rank, ordered)
-        conclude_with(isis, self._view.members, finals)
+        conclude_with(isis, self._view.members, agreed)
 
     def end_view(self, *, goes_on: bool) -> list[Effect]:
         """Others may hold what we do not know to be decided, and go on with it without us."""
-        self._ask_at = self._lift_at = self._early = None
+        self._ask_at = self._piggyback_deadline = self._early = None
         return self._outbox.fail()
 
     # The stream is held back for us
@@ -283,7 +283,7 @@ class WindowCarrier:
 
     def _check(self) -> None:
         assert self._outbox.frames_under_way <= self._config.window
-        assert not self._is_lift_due or self._riders
+        assert not self._is_piggyback_due or self._piggybacks
         if self._early is not None:
             self._early._check()
 

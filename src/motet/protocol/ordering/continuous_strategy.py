@@ -25,15 +25,23 @@ from motet.protocol.core.effects import Broadcast, Effect, Frame, Transmit
 from motet.protocol.core.identity import Address
 from motet.protocol.core.settling import MOST_SENDS, steps
 from motet.protocol.core.view import NO_VIEW, View
-from motet.protocol.ordering.carrier import Retransmission
-from motet.protocol.ordering.config import MOST_REACH, OrderingConfig
+from motet.protocol.ordering.config import MOST_IN_FLIGHT, OrderingConfig
 from motet.protocol.ordering.continuous import ContinuousSender
+from motet.protocol.ordering.dissemination import Retransmission
 from motet.protocol.ordering.isis import Isis, conclude_with
 from motet.protocol.ordering.outbox import Outbox
-from motet.protocol.wire.frames import Finals, OrderAck, OrderData, OrderSeq, OrderSeqAck, ProposalRequest, Proposals
-from motet.protocol.wire.ordered import ORDERED, Number, Ordered, Tag, lead, unseal
+from motet.protocol.wire.frames import (
+    AgreedNumbers,
+    OrderAck,
+    OrderData,
+    OrderSeq,
+    OrderSeqAck,
+    ProposalRequest,
+    Proposals,
+)
+from motet.protocol.wire.ordered import ORDERED, Number, Ordered, Tag, header, unseal
 
-MOST_FINALS = 4000  # numbers that the answer to PREPARE can carry in one datagram
+MOST_AGREED = 4000  # numbers that the answer to PREPARE can carry in one datagram
 
 
 @dataclass(slots=True)
@@ -43,10 +51,10 @@ class _Peer:
     early: dict[int, OrderData] = field(default_factory=dict)  # DATA that waits for its turn
     numbers: dict[int, Number] = field(default_factory=dict)  # SEQ that does
     settled: int = 0  # all members have its numbers up to here
-    finals: dict[int, Number] = field(default_factory=dict)  # those after it that we know
+    agreed: dict[int, Number] = field(default_factory=dict)  # those after it that we know
 
 
-class ContinuousCarrier:
+class ContinuousStrategy:
     is_well_heard = True  # nothing depends on it here: SEQ alone decides
     delivers_undecided = False
     is_eager = False  # nothing rides on our stream
@@ -63,7 +71,7 @@ class ContinuousCarrier:
         self._view = view
         self._isis = isis
         self._ranks = {member: rank for rank, member in enumerate(view.members)}
-        self._most = max(1, MOST_FINALS // len(view.members))  # frames that any member may have unsettled
+        self._most = max(1, MOST_AGREED // len(view.members))  # frames that any member may have unsettled
         self._window = min(self._config.window, self._most)
         self._data: ContinuousSender[OrderData] = ContinuousSender()
         self._seqs: ContinuousSender[OrderSeq] = ContinuousSender()
@@ -111,7 +119,7 @@ class ContinuousCarrier:
     def _hand_out(self, now: int) -> bool:
         if self._is_frozen:
             return False
-        first, numbers = self._isis.finals()
+        first, numbers = self._isis.agreed()
         for frame_id, number in enumerate(numbers, first):
             frame = OrderSeq(self._view.id, frame_id, self._settled, *number)
             self._spread(*self._seqs.add(frame_id, frame, self._view.members, now))
@@ -199,7 +207,7 @@ class ContinuousCarrier:
     def _learn_settled(self, rank: int, settled: int) -> None:
         peer = self._peers[rank]
         for frame_id in range(peer.settled + 1, settled + 1):
-            peer.finals.pop(frame_id, None)
+            peer.agreed.pop(frame_id, None)
         peer.settled = max(peer.settled, settled)
 
     def _absorb(self, rank: int) -> None:
@@ -209,11 +217,11 @@ class ContinuousCarrier:
             return
         while (number := peer.numbers.pop(isis.decided(rank) + 1, None)) is not None:
             if isis.receive_number(rank, frame_id := isis.decided(rank) + 1, number):
-                peer.finals[frame_id] = number
+                peer.agreed[frame_id] = number
                 self._answer(rank, OrderSeqAck(self._view.id, frame_id))
         reached = self._outbox.stream.delivered(self._view.members[rank])
         while (frame := peer.early.get(isis.received(rank) + 1)) is not None and frame.after <= reached:
-            if self._is_held or isis.held(rank) >= MOST_REACH:
+            if self._is_held or isis.held(rank) >= MOST_IN_FLIGHT:
                 break
             ordered = unseal(peer.early.pop(frame.id).body)
             proposal = isis.receive_data(rank, frame.id, ordered.inner, ordered.sent_at, ordered.tag)
@@ -248,16 +256,16 @@ class ContinuousCarrier:
     def thaw(self) -> None:
         self._is_frozen = False
 
-    def finals(self) -> Finals:
+    def agreed(self) -> AgreedNumbers:
         known = zip(self._view.members, self._peers, strict=True)
         return tuple(
-            (member.incarnation, min(peer.finals), tuple(peer.finals[at] for at in sorted(peer.finals)))
+            (member.incarnation, min(peer.agreed), tuple(peer.agreed[at] for at in sorted(peer.agreed)))
             for member, peer in known
-            if peer.finals
+            if peer.agreed
         )
 
-    def conclude(self, isis: Isis, rest: Iterable[tuple[Address, Ordered]], finals: Finals) -> None:
-        conclude_with(isis, self._view.members, finals)
+    def conclude(self, isis: Isis, rest: Iterable[tuple[Address, Ordered]], agreed: AgreedNumbers) -> None:
+        conclude_with(isis, self._view.members, agreed)
 
     def end_view(self, *, goes_on: bool) -> list[Effect]:
         """What of ours is not decided was never given a number by anybody: it is in no log, and can go out again."""
@@ -280,9 +288,9 @@ class ContinuousCarrier:
         assert self._settled <= self._isis.final <= self.sent <= self._settled + self._window
         assert self._isis.decided(self._ranks[self._local]) == self._isis.final
         for peer in self._peers:
-            assert max(len(peer.early), len(peer.numbers), len(peer.finals)) <= self._most
+            assert max(len(peer.early), len(peer.numbers), len(peer.agreed)) <= self._most
 
 
 def _lead(sent_at: int, tag: Tag | None) -> bytes:
     """Of a DATA: no numbers ride on it."""
-    return lead(0, (), is_ordered=True, sent_at=sent_at, tag=tag)
+    return header(0, (), is_ordered=True, sent_at=sent_at, tag=tag)

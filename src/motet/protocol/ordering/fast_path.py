@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from motet.protocol.core.identity import Address
 from motet.protocol.ordering.isis import Isis, Proposed
-from motet.protocol.wire.frames import Finals
+from motet.protocol.wire.frames import AgreedNumbers
 from motet.protocol.wire.ordered import Number
 
 MOST_HEARD = 64  # frames of one sender whose proposals are kept; of further ones the sender tells us
@@ -34,7 +34,7 @@ class _Sender:
     decided: dict[int, _Early]  # by id: by us, and not said in its stream so far
 
 
-class EarlyNumbers:
+class FastPath:
     def __init__(self, isis: Isis, size: int) -> None:
         self._isis = isis
         self._all = (1 << size) - 1
@@ -79,7 +79,7 @@ class EarlyNumbers:
         early = self._senders[rank].decided.get(frame_id)
         return early.proposed if early is not None else None
 
-    def finals(self, members: Sequence[Address]) -> Finals:
+    def agreed(self, members: Sequence[Address]) -> AgreedNumbers:
         """What we have decided and a stream may never say."""
         return tuple(
             (member.incarnation, min(sender.decided), tuple(sender.decided[at].number for at in sorted(sender.decided)))

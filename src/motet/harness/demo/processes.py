@@ -17,7 +17,7 @@ from motet.harness.demo.player import Part
 ANY_PORT = "127.0.0.1:0"
 
 
-class Troupe:
+class Processes:
     def __init__(self, plan: Plan, board: Board) -> None:
         self.plan = plan
         self.board = board

@@ -9,7 +9,7 @@ from motet.protocol.membership.primary import PrimaryRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class DurableState:
     """The default is that of a process that starts for the first time."""
 
     record: PrimaryRecord = field(default_factory=PrimaryRecord)
@@ -18,4 +18,6 @@ class Memory:
     stable: int = 0  # how much of that is known to be everywhere
     past: tuple[int, ...] = ()  # earlier incarnations of this process, for which it stands
     producers: tuple[tuple[int, int], ...] = ()  # of appends that can be repeated: the highest sequence of each
-    founds: bool = True  # False: it began when the memory of a group had been lost, so it does not say what was before
+    may_bootstrap: bool = (
+        True  # False: it began when the memory of a group had been lost, so it does not say what was before
+    )

@@ -9,10 +9,10 @@ from motet.protocol.core.effects import Broadcast, Deliver, Effect
 from motet.protocol.core.identity import Address
 from motet.protocol.core.units import MILLISECOND, SECOND
 from motet.protocol.ordering import OrderingConfig, TotalOrder
-from motet.protocol.ordering.early import MOST_HEARD
-from motet.protocol.ordering.window_carrier import MOST_PENDING
+from motet.protocol.ordering.fast_path import MOST_HEARD
+from motet.protocol.ordering.window_strategy import MOST_PENDING
 from motet.protocol.wire.frames import Proposals
-from motet.protocol.wire.ordered import Number, lead
+from motet.protocol.wire.ordered import Number, header
 from tests.protocol.membership.world import Flight
 from tests.protocol.ordering.alone import (
     START,
@@ -33,7 +33,7 @@ from tests.protocol.ordering.alone import (
 )
 from tests.protocol.ordering.world import OrderedWorld, sealed_in
 
-EARLY = OrderingConfig(early_members=3, lift_ns=5 * MILLISECOND)
+EARLY = OrderingConfig(fast_path_members=3, piggyback_wait_ns=5 * MILLISECOND)
 
 
 def quiet(local: Address = B, config: OrderingConfig = EARLY) -> TotalOrder:
@@ -42,7 +42,7 @@ def quiet(local: Address = B, config: OrderingConfig = EARLY) -> TotalOrder:
 
 def frame(text: str, proposed: int | None, *, first: int = 1, numbers: tuple[Number, ...] = ()) -> bytes:
     """Of A, with what A itself proposes for it."""
-    return lead(first, numbers, is_ordered=True, sent_at=0, tag=None, proposed=proposed) + body(text)
+    return header(first, numbers, is_ordered=True, sent_at=0, tag=None, proposed=proposed) + body(text)
 
 
 def told(*runs: tuple[int, int, int]) -> Proposals:
@@ -104,7 +104,7 @@ class TestWhenItIsNotDone:
         assert order.receive(C, told((1, 1, 1)), START) == []
 
     def test_a_large_group(self) -> None:
-        order = quiet(config=OrderingConfig(early_members=2))
+        order = quiet(config=OrderingConfig(fast_path_members=2))
         assert order.take(A, [frame("a", 1)], START) == [to(A, proposals((1, 1, 1)))]
         assert order.receive(C, told((1, 1, 1)), START) == []
 
@@ -126,7 +126,7 @@ class TestWhenItIsNotDone:
         assert counted(order, Count.FRAME_MISPLACED) == 1
         order.receive(C, told((1, 1 << 40, 1)), START)
         order._check()
-        assert len(order._carrier._early._senders[0].heard) == MOST_HEARD  # type: ignore[attr-defined]
+        assert len(order._strategy._early._senders[0].heard) == MOST_HEARD  # type: ignore[attr-defined]
 
 
 class TestTheSender:
@@ -142,7 +142,7 @@ class TestTheSender:
         order.receive(B, told((1, 1, 1)), START)
         assert len(delivered(order.receive(C, told((1, 1, 1)), START))) == 1
         assert not is_eager(order)
-        order.tick(START + EARLY.lift_ns)
+        order.tick(START + EARLY.piggyback_wait_ns)
         assert is_eager(order)
         (left,) = leaving(order)
         assert (left.first, left.numbers, left.is_ordered) == (1, (Number(1, 0),), False)
@@ -154,7 +154,7 @@ class TestTheSender:
         order.send([b"b"])
         (left,) = leaving(order)
         assert (left.first, left.numbers, left.is_ordered) == (1, (Number(1, 0),), True)
-        order.tick(START + EARLY.lift_ns)
+        order.tick(START + EARLY.piggyback_wait_ns)
         assert not is_eager(order)
 
     def test_says_them_at_once_where_somebody_was_told_nothing(self) -> None:
@@ -172,8 +172,8 @@ class TestTheSender:
 
 def test_two_journeys_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """All three deliver though no sender has said a number."""
-    monkeypatch.setattr(OrderedWorld, "carrier", "early")
-    world = OrderedWorld(ordering=OrderingConfig(lift_ns=10 * SECOND))
+    monkeypatch.setattr(OrderedWorld, "strategy", "early")
+    world = OrderedWorld(ordering=OrderingConfig(piggyback_wait_ns=10 * SECOND))
     world.gather(*"ABC")
     said: list[Flight] = []
     world.on_frame(lambda flight: said.append(flight) if (sealed := sealed_in(flight)) and sealed.numbers else None)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import count, takewhile
 
-from motet.protocol.wire.frames import Finals
+from motet.protocol.wire.frames import AgreedNumbers
 
 
-def combined_finals(reports: Iterable[Finals]) -> Finals:
+def combined_agreed(reports: Iterable[AgreedNumbers]) -> AgreedNumbers:
     """Each report has, per sender, unbroken runs, and so has the answer. What lies between two of them everybody has
     already, from the streams."""
     known: dict[int, dict[int, tuple[int, int]]] = {}

@@ -1,6 +1,6 @@
 """What the two carriers of total order have in common: they bring the messages of `Isis` to all members of a view.
 
-`window_carrier.py` rides on the reliable multicast, `continuous_carrier.py` is the seed's sender on plain datagrams.
+`window_strategy.py` rides on the reliable multicast, `continuous_strategy.py` is the seed's sender on plain datagrams.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from motet.protocol.core.effects import Effect, Frame
 from motet.protocol.core.identity import Address
 from motet.protocol.core.view import View
 from motet.protocol.ordering.isis import Isis
-from motet.protocol.wire.frames import Finals
+from motet.protocol.wire.frames import AgreedNumbers
 from motet.protocol.wire.ordered import Ordered
 
 
@@ -42,7 +42,7 @@ class PlainStream:
         return 0
 
 
-class Carrier(Protocol):
+class Dissemination(Protocol):
     sent: int  # frames of ours in this view
     delivers_undecided: bool  # all who end a view together hold the same undecided frames
     is_well_heard: bool  # the others get what we propose, as far as they have told us
@@ -77,10 +77,10 @@ class Carrier(Protocol):
     def freeze(self) -> None: ...
     def thaw(self) -> None: ...
 
-    def finals(self) -> Finals:
+    def agreed(self) -> AgreedNumbers:
         """Numbers that we know and others of the view may not."""
 
-    def conclude(self, isis: Isis, rest: Iterable[tuple[Address, Ordered]], finals: Finals) -> None:
+    def conclude(self, isis: Isis, rest: Iterable[tuple[Address, Ordered]], agreed: AgreedNumbers) -> None:
         """Bring `isis` to where all who end the view are: with the rest of the streams, and what any of them knew."""
 
     def end_view(self, *, goes_on: bool) -> list[Effect]:
