@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from motet.api import block_registry
 from motet.api.block_registry import EVENT_BYTES, Blocks, message_of
 from motet.errors import MisuseError
 from motet.protocol.core.identity import Address
@@ -96,7 +97,7 @@ def test_a_part_that_cannot_be_read_is_told_and_nothing_else_suffers(caplog: pyt
 
 
 def test_what_is_kept_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "MOST_EARLY_BYTES", 10 * (EVENT_BYTES + 1))
+    monkeypatch.setattr(block_registry, "MOST_EARLY_BYTES", 10 * (EVENT_BYTES + 1))
     table = Blocks()
     for position in range(1, 11):
         table.apply(position, A, (message("x", "much"),))
@@ -116,7 +117,7 @@ def test_what_is_kept_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_names_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "MOST_EARLY_NAMES", 3)
+    monkeypatch.setattr(block_registry, "MOST_EARLY_NAMES", 3)
     table = Blocks()
     for number in range(5):
         table.apply(number + 1, A, (message("x", f"n{number}"),))

@@ -98,7 +98,7 @@ def test_the_environment() -> None:
             "MOTET_WINDOW_FRAMES": "12",
             "MOTET_SEEDS": "a:1, b:2,",
             "MOTET_INSECURE": "Yes",
-            "MOTET_FOUNDS": "0",
+            "MOTET_MAY_BOOTSTRAP": "0",
             "MOTET_KEYS": f"3:{KEY}",
             "PATH": "/bin",
         }
@@ -210,7 +210,7 @@ def test_a_duration_that_another_one_forbids_is_named(name: str, factor: int, ot
         ({"window_frames": "-1"}, "window_frames = -1 is outside what is allowed: 1 to 1048576"),
         ({"insecure": "maybe"}, "insecure = 'maybe' cannot be read; allowed is true or false"),
         ({"transport": "tcp"}, "transport = 'tcp' is outside what is allowed: unicast, multicast"),
-        ({"strategy": 7}, "carrier = 7 cannot be read; allowed is one of a few words (window, continuous)"),
+        ({"strategy": 7}, "strategy = 7 cannot be read; allowed is one of a few words (window, continuous)"),
         ({"partitions": "none"}, "partitions = 'none' is outside what is allowed: primary, all"),
         ({"journal_fsync": "maybe"}, "journal_fsync = 'maybe' is outside what is allowed: interval, always, never"),
         ({"token": 7}, "token = (not shown) cannot be read; allowed is a text"),

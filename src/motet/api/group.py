@@ -19,6 +19,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from weakref import WeakSet
 
+from motet.api import events
 from motet.api.block_registry import Apply, Blocks, log_failure, message_of
 from motet.api.calls import Calls, Handler
 from motet.api.events import ORDERS, Batch, BatchEvent, Event
@@ -59,7 +60,6 @@ from motet.protocol.wire.body import Port
 from motet.protocol.wire.ordered import Tag
 from motet.protocol.wire.seal import Keyring
 from motet.protocol.wire.snapshot import SnapshotId
-from motet.runtime import events
 from motet.runtime.driver import Driver, Failed, Freed, Outgoing, SendQueueKey
 from motet.runtime.faults import parse_fault
 from motet.runtime.observe import Observer

@@ -1,4 +1,4 @@
-"""The processes that the director starts: `python -m motet.harness.demo player JSON`, `python -m motet.harness.demo ingest JSON`."""
+"""The processes that the director starts: `python -m motet.harness.demo player JSON`, or `ingest JSON`."""
 
 from __future__ import annotations
 
