@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from motet.admin import poller, server
@@ -80,7 +82,7 @@ def test_the_page_has_the_number_of_the_code(is_now: int, told: int, words: str)
 
 
 @pytest.mark.parametrize(("preset", "seconds"), [("local", "0.75 s"), ("lan", "1.75 s"), ("wan", "8 s")])
-def test_how_long_a_silent_member_stops_the_log(preset: str, seconds: str) -> None:
+def test_how_long_a_silent_member_stops_the_log(preset: Any, seconds: str) -> None:
     config = Config.load(None, {}, preset=preset)
     assert (config.suspect_ns + config.verify_ns) / 1e9 == float(seconds.removesuffix(" s"))
     assert f"{seconds} with `{preset}`" in PAGE

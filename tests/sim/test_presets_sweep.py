@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import pytest
 
@@ -109,7 +110,8 @@ def test_members_have_the_shipped_settings(preset: str) -> None:
         ordering = plan.config.ordering
         if plan.preset != preset or ordering is None:
             continue
-        config = Config.load(environ={}, preset=preset, strategy=ordering.strategy)
+        given: dict[str, Any] = {"preset": preset, "strategy": ordering.strategy}
+        config = Config.load(environ={}, **given)
         shipped = config.member_config(plan.seeds, wants_state=True, waits_for_disk=ordering.waits_for_disk)
         assert plan.config == shipped
         assert all(plan.config_of(index, may_bootstrap=True) == shipped for index in range(len(plan.names)))

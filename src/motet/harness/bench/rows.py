@@ -195,12 +195,12 @@ def _memory() -> Iterator[Row]:
     for order in _ORDERS:
         load = Load(senders=3, size=1000, order=order)
         title = f"largest member, 3 members, all send 1000 B, {_called(order)}"
-        yield Row(f"memory-{order}", "DurableState", title, "rate", load, "memory", goal=120.0)
+        yield Row(f"memory-{order}", "Memory", title, "rate", load, "memory", goal=120.0)
     load = Load(senders=1, size=1000, slow_ms=5.0)
     title = "largest member, one slow receiver (5 ms after each batch), 1000 B, FIFO"
-    yield Row("memory-slow", "DurableState", title, "rate", load, "memory", goal=120.0)
+    yield Row("memory-slow", "Memory", title, "rate", load, "memory", goal=120.0)
     title = "rate with one slow receiver (5 ms after each batch), 1000 B, FIFO"
-    yield Row("slow", "DurableState", title, "rate", load)
+    yield Row("slow", "Memory", title, "rate", load)
 
 
 def _growth() -> Iterator[Row]:
