@@ -93,7 +93,7 @@ def _run(*words: str) -> None:
 # A member, in a process of its own: a word on stdin, an answer on stdout
 
 
-async def be_member(name: str, bind: str, seeds: list[str], settings: dict[str, str]) -> None:
+async def be_member(name: str, bind: str, seeds: list[str], settings: dict[str, Any]) -> None:
     config = motet.Config.load(environ={}, keys=[KEY], **settings)
     async with motet.join("loss", name=name, bind=bind, seeds=seeds, config=config) as group:
         counted = [0]

@@ -14,7 +14,6 @@ import contextlib
 import json
 
 import motet
-from motet.errors import MotetError
 
 
 class Worker:
@@ -69,7 +68,7 @@ class Worker:
             self._duty = None
 
     async def _do_duty(self) -> None:
-        with contextlib.suppress(MotetError):  # we have left, or are cut off: somebody else goes on
+        with contextlib.suppress(motet.MotetError):  # we have left, or are cut off: somebody else goes on
             while True:
                 receipt = await self.group.multicast(b"%d" % (len(self.done) + 1))
                 await receipt.delivered()

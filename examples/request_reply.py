@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import motet
-from motet.errors import CallTimeoutError, RemoteError
 
 STOCK = {"ann": {"apples": 3}, "bob": {"apples": 4, "pears": 1}, "cleo": {"plums": 7}}
 
@@ -44,12 +43,12 @@ async def main() -> None:
 
     try:
         await ann.call(cleo.address, b"pears")
-    except RemoteError as error:
+    except motet.RemoteError as error:
         print("refused:", error)
 
     try:
         await ann.call(bob.address, b"the meaning of life", timeout=0.3)
-    except CallTimeoutError as error:
+    except motet.CallTimeoutError as error:
         print("no answer:", error)
 
     for group in groups:

@@ -231,6 +231,10 @@ class BlockRefusedError(MotetError):
     """An operation on a building block was not done, at any member; the text says why."""
 
 
+class BlockFailedError(MotetError):
+    """A building block's `apply` raised an exception, which is the cause of this one; the operation is in the log."""
+
+
 class LockLostError(MotetError):
     """A lock was lost while it was held, because this member was out of the primary view for a while."""
 

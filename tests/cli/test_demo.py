@@ -115,7 +115,9 @@ def test_ctrl_c_leaves_no_process_and_no_file(tmp_path: Path, act: str) -> None:
 def test_members_do_not_outlive_a_demo_that_is_killed(tmp_path: Path) -> None:
     with demo(tmp_path, "--quick", "--no-spark") as process:
         read_until(process, "== 3.")
-        assert len(descendants(tmp_path)) == 1 + len(NAMES)
+        commands = descendants(tmp_path)
+        assert [sum(f'"name": "{name}"' in command for command in commands) for name in NAMES] == [1] * len(NAMES)
+        assert any("busy_process" in command for command in commands), "members have liveness processes, too"
         process.kill()
     assert_nothing_lives(tmp_path)
 

@@ -14,6 +14,7 @@ import pytest
 import motet.config
 from motet.config import Config, is_loopback, parse_endpoint
 from motet.config.model import TIES
+from motet.config.overrides import Settings
 from motet.config.presets import PRESETS
 from motet.config.reference import reference, variables
 from motet.config.settings import Kind, key_of, setting_of
@@ -23,13 +24,14 @@ from motet.protocol.core.identity import Endpoint
 from motet.protocol.core.units import MILLISECOND, SECOND
 from motet.protocol.membership import DnsName, IpMulticast, MembershipConfig, SharedDirectory, StaticSeeds
 from motet.protocol.wire.seal import SEAL_OVERHEAD
+from tests.config.overrides import MODULE, overrides
 
 KEY = "11" * 32
 RANGES = [field for field in fields(Config) if setting_of(field).kind in (Kind.COUNT, Kind.SIZE, Kind.DURATION)]
 TIED = {name for tie in TIES for name in (tie[0], tie[2])}
 
 
-def error_of(path: Path | None = None, **settings: object) -> str:
+def error_of(path: Path | None = None, **settings: Any) -> str:
     with pytest.raises(ConfigError) as caught:
         Config.load(path, {}, **settings)
     return str(caught.value)
@@ -96,7 +98,7 @@ def test_the_environment() -> None:
             "MOTET_WINDOW_FRAMES": "12",
             "MOTET_SEEDS": "a:1, b:2,",
             "MOTET_INSECURE": "Yes",
-            "MOTET_FOUNDS": "0",
+            "MOTET_MAY_BOOTSTRAP": "0",
             "MOTET_KEYS": f"3:{KEY}",
             "PATH": "/bin",
         }
@@ -208,7 +210,7 @@ def test_a_duration_that_another_one_forbids_is_named(name: str, factor: int, ot
         ({"window_frames": "-1"}, "window_frames = -1 is outside what is allowed: 1 to 1048576"),
         ({"insecure": "maybe"}, "insecure = 'maybe' cannot be read; allowed is true or false"),
         ({"transport": "tcp"}, "transport = 'tcp' is outside what is allowed: unicast, multicast"),
-        ({"strategy": 7}, "carrier = 7 cannot be read; allowed is one of a few words (window, continuous)"),
+        ({"strategy": 7}, "strategy = 7 cannot be read; allowed is one of a few words (window, continuous)"),
         ({"partitions": "none"}, "partitions = 'none' is outside what is allowed: primary, all"),
         ({"journal_fsync": "maybe"}, "journal_fsync = 'maybe' is outside what is allowed: interval, always, never"),
         ({"token": 7}, "token = (not shown) cannot be read; allowed is a text"),
@@ -453,3 +455,8 @@ def test_a_config_needs_no_asyncio() -> None:
         "sys.modules['motet'] = motet; import motet.config; sys.exit('asyncio' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program, str(package)], check=False).returncode == 0
+
+
+def test_keyword_arguments_are_typed_as_the_settings_are() -> None:
+    assert set(Settings.__annotations__) == {key_of(field) for field in fields(Config)}
+    assert MODULE.read_text(encoding="utf-8") == overrides(), "refresh it: python -m tests.config.overrides"

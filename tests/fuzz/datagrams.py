@@ -23,8 +23,8 @@ LONGEST_S = 1e9  # of virtual time
 
 
 def config_of(seed: int) -> motet.Config:
-    strategy = ("window", "continuous")[seed // len(PRESETS) % 2]
-    return PRESETS[seed % len(PRESETS)](strategy=strategy)
+    preset = PRESETS[seed % len(PRESETS)]
+    return preset(strategy="continuous") if seed // len(PRESETS) % 2 else preset(strategy="window")
 
 
 def one_world(seed: int, frames: int, outcome: Outcome, config: motet.Config | None = None) -> None:

@@ -25,6 +25,7 @@ from motet.sim.scenarios.membership import run_membership
 CHUNK = 5  # seeds per test, so that the workers of a parallel run share them evenly
 SWEEP = [range(start, start + CHUNK) for start in range(0, 60, CHUNK)]
 DRAWN = range(400)
+KINDS = [kind for kind in GroupFaultKind if kind is not GroupFaultKind.BUSY]  # each world of the scenario `busy` has it
 
 
 @pytest.mark.parametrize("seeds", SWEEP, ids=lambda seeds: f"{seeds.start}:{seeds.stop}")
@@ -96,7 +97,7 @@ def test_some_start_all_at_once_and_some_over_two_seconds() -> None:
     assert max(spreads) <= 2 * SECOND
 
 
-@pytest.mark.parametrize("kind", GroupFaultKind, ids=lambda kind: kind.value)
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.value)
 def test_every_kind_of_fault_is_drawn_in_more_than_one_world(kind: GroupFaultKind) -> None:
     assert sum(any(fault.kind is kind for fault in plan.faults) for plan in plans()) >= 5
 

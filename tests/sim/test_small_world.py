@@ -59,7 +59,10 @@ def test_there_are_thousands_and_each_has_its_own_name() -> None:
 
 def test_their_number_does_not_depend_on_the_process() -> None:
     """Sets and dicts of strings have another order there."""
-    script = "from motet.sim.scenarios.small_world import case_count, case_of; print(case_count(), case_of(case_count() - 1))"
+    script = (
+        "from motet.sim.scenarios.small_world import case_count, case_of\n"
+        "print(case_count(), case_of(case_count() - 1))"
+    )
     answer = subprocess.run(
         [sys.executable, "-c", script],
         env=os.environ | {"PYTHONHASHSEED": "4242"},

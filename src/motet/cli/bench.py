@@ -36,7 +36,9 @@ def bench(
     runs: Annotated[int, typer.Option(help="How often each row is measured.", min=1, max=99)] = 3,
     seconds: Annotated[float, typer.Option(help="How long each run is measured.", min=0.1)] = 4.0,
     quick: Annotated[bool, typer.Option("--quick", help="One short run of each row.")] = False,
-    peers: Annotated[bool, typer.Option("--peers", help="Also measure other systems, as far as installed.")] = False,
+    peers: Annotated[
+        bool, typer.Option("--peers", help="Also measure what else is installed; from a checkout.")
+    ] = False,
     out: Annotated[str, typer.Option(help="Write results here: .json, or .md with .svg and .json beside it.")] = "",
     show: Annotated[bool, typer.Option("--list", help="Say which rows there are, and measure nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,

@@ -16,16 +16,21 @@ from typing import Annotated, Any, Literal, TextIO
 
 import typer
 
-from motet.api.events import Batch, BatchEvent
+from motet.api.events import (
+    Batch,
+    BatchEvent,
+    BlockFailed,
+    RolledBack,
+    SendFailed,
+    StateLost,
+    StateRefused,
+    ViewInstalled,
+)
 from motet.api.group import Group
 from motet.api.joining import Joining
 from motet.config import Config
 from motet.errors import ConfigError
-from motet.protocol.core.effects import SendFailed
 from motet.protocol.core.view import View
-from motet.protocol.membership.engine import ViewInstalled
-from motet.protocol.membership.transfer import StateLost, StateRefused
-from motet.protocol.ordering import RolledBack
 from motet.runtime.faults import parse_fault
 
 EXAMPLES = """
@@ -105,7 +110,7 @@ def load_config(
     serve: str | None = None,
 ) -> Config:
     """Preset, file, environment, then what the command line says. Where nobody names a preset it is one machine."""
-    given: dict[str, object] = {}
+    given: dict[str, Any] = {}  # checked when it is read: the names come from the command line
     for assignment in assignments:
         key, separator, value = assignment.partition("=")
         if not separator:
@@ -162,6 +167,8 @@ class Printer:
                 yield f"state-lost {describe_view(event.view)}"
             case StateRefused():
                 yield f"state-refused {event.by.name} {event.reason}"
+            case BlockFailed():
+                yield f"block-failed {event.block} {type(event.error).__name__}: {event.error}"
 
     def _json(self, event: BatchEvent) -> Iterator[str]:
         match event:
@@ -181,6 +188,11 @@ class Printer:
                 yield json.dumps({"event": "state_lost", **view_as_dict(event.view)})
             case StateRefused():
                 yield json.dumps({"event": "state_refused", "by": event.by.name, "reason": event.reason})
+            case BlockFailed():
+                error = f"{type(event.error).__name__}: {event.error}"
+                yield json.dumps(
+                    {"event": "block_failed", "block": event.block, "position": event.position, "error": error}
+                )
 
 
 def describe_view(view: View) -> str:

@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Unpack
 
+from motet.config.overrides import PresetAndSettings, Settings
 from motet.config.settings import (
     check,
     choice,
@@ -70,6 +72,11 @@ TIES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
+    """The settings of one member. `local`, `lan` and `wan` begin with a preset and take settings as people write them.
+
+    It is checked when it is made, and never changes.
+    """
+
     # Datagrams. A frame of 32 000 bytes is cut into 22 packets by IP; on a switched network hardly any is lost, and
     # what Python does costs as much for a small datagram as for a large one.
     frame_bytes: int = size(32_000, 512, MAX_DATAGRAM_BYTES, "the largest datagram, with all headers and the seal")
@@ -238,31 +245,36 @@ class Config:
     # Where it comes from. Settings are given as people write them: heartbeat="250ms", frame_bytes="64KiB"
 
     @classmethod
-    def local(cls, **overrides: object) -> Config:
+    def local(cls, **overrides: Unpack[Settings]) -> Config:
         """Processes of one machine."""
         return cls(**gather(fields(cls), overrides={"preset": "local", **overrides}))
 
     @classmethod
-    def lan(cls, **overrides: object) -> Config:
+    def lan(cls, **overrides: Unpack[Settings]) -> Config:
         """One data centre: the defaults."""
         return cls(**gather(fields(cls), overrides={"preset": "lan", **overrides}))
 
     @classmethod
-    def wan(cls, **overrides: object) -> Config:
+    def wan(cls, **overrides: Unpack[Settings]) -> Config:
         """Several sites."""
         return cls(**gather(fields(cls), overrides={"preset": "wan", **overrides}))
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Config:
+        """What this file says, and nothing else."""
         return cls(**gather(fields(cls), path))
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> Config:
+        """What the environment says (variables MOTET_...), and nothing else."""
         return cls(**gather(fields(cls), environ=os.environ if environ is None else environ))
 
     @classmethod
     def load(
-        cls, path: str | Path | None = None, environ: Mapping[str, str] | None = None, **overrides: object
+        cls,
+        path: str | Path | None = None,
+        environ: Mapping[str, str] | None = None,
+        **overrides: Unpack[PresetAndSettings],
     ) -> Config:
         """Preset, then file, then environment, then arguments; what comes later wins. MOTET_CONFIG may name a file."""
         variables = os.environ if environ is None else environ

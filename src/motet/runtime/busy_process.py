@@ -1,4 +1,4 @@
-"""The liveness process of one member. `runtime/liveness.py` runs this file as a script, and it imports nothing of Motet, so
+"""The liveness process of one member. `liveness.py` runs this file as a script, and it imports nothing of Motet, so
 that it starts in milliseconds and stays small.
 
 The member's driver renews a time in shared memory while it runs. When that time is overdue although the member's

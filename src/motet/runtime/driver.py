@@ -391,8 +391,11 @@ class Driver:
         """The future is done when SYNC-ACK was sent, or has the error why it was not."""
         if self._is_shut:
             raise self._stopped()
-        self.do_now(lambda now: self.member.sync(peer, now))  # asks the network, so it never ends within this call
-        return self._resyncs.wait(peer)
+        now = self._clock()
+        effects = self.member.sync(peer, now)
+        future = self._resyncs.wait(peer)  # before they are performed: a SYNC to oneself is over in the same call
+        self.perform(effects, now)
+        return future
 
     def start_snapshot(self) -> SnapshotId:
         now = self._clock()

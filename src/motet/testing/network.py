@@ -9,11 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from random import Random
-from typing import Any
 
+from motet.api.calls import Handler
 from motet.api.group import Group
 from motet.api.joining import Joining
+from motet.api.options import checked_config
+from motet.api.state import StateProvider, StateReceiver
 from motet.config import Config
 from motet.errors import MisuseError
 from motet.protocol.core.identity import Address, Endpoint
@@ -47,17 +50,51 @@ class SimNetwork:
 
     # Members
 
-    def join(self, group: str, *, name: str, config: Config | None = None, **options: Any) -> Joining:
-        """As `motet.join`; without `seeds` it finds every member of the group that lives."""
-        config = config if config is not None else Config.local()
+    def join(
+        self,
+        group: str,
+        *,
+        name: str,
+        seeds: str | Sequence[str] | None = None,
+        advertise: str | None = None,
+        config: Config | None = None,
+        on_call: Handler | None = None,
+        state_provider: StateProvider | None = None,
+        state_receiver: StateReceiver | None = None,
+        consume: bool = True,
+        journal: str | Path | None = None,
+        replay_from: int | None = None,
+        stable_events: bool = False,
+        wait: bool = True,
+        timeout: float | None = None,
+    ) -> Joining:
+        """As `motet.join`, without `bind` and `thread`; without `seeds` it finds every living member of the group."""
+        config = Config.local() if config is None else checked_config(config)
         if config.admin_bind or config.log_bind:
             raise MisuseError("a simulated member has no sockets, so it serves no admin and no log; leave them out")
         here = self._place(group, name)
         if here in self._transports:
             raise MisuseError(f"{name!r} is in group {group!r} already; crash it or let it leave, or choose a new name")
-        config = replace(config, spin_ns=0)  # time stands still while anything is to be done
-        home = _Home(self, name)
-        return SimJoining(group, bind=str(here), name=name, config=config, thread=False, world=home, **options)
+        joining = SimJoining(
+            group,
+            bind=str(here),
+            seeds=seeds,
+            name=name,
+            advertise=advertise,
+            config=replace(config, spin_ns=0),  # time stands still while anything is to be done
+            on_call=on_call,
+            state_provider=state_provider,
+            state_receiver=state_receiver,
+            thread=False,
+            consume=consume,
+            journal=journal,
+            replay_from=replay_from,
+            stable_events=stable_events,
+            wait=wait,
+            timeout=timeout,
+        )
+        joining._world = _Home(self, name)
+        return joining
 
     def _seeds(self, group: str, bind: str) -> list[str]:
         living = [str(place) for (of, _), place in self._places.items() if of == group and place in self._transports]
@@ -120,7 +157,7 @@ class SimNetwork:
 
     # What members need
 
-    def draw_rng(self) -> Random:
+    def _draw_rng(self) -> Random:
         return Random(self._rng.getrandbits(64))
 
     def _enter(self, transport: SimTransport) -> None:
@@ -149,8 +186,9 @@ class SimJoining(Joining):
     __slots__ = ()
 
     def _places(self) -> Sequence[str]:
-        assert isinstance(self.world, _Home)
-        return self.world.network._seeds(self.group, self.bind) if self.seeds is None else self.seeds
+        assert isinstance(self._world, _Home)
+        given = super()._places()
+        return self._world.network._seeds(self.group, self.bind) if given is None else given
 
 
 class SimTransport:
@@ -214,7 +252,7 @@ class _Home:
         return self.network.clock.time_ns()
 
     def draw_rng(self) -> Random:
-        return self.network.draw_rng()
+        return self.network._draw_rng()
 
 
 class _LoopCalendar:

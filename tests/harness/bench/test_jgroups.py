@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.peers.field import PEERS, why_not
+from benchmarks.peers.jgroups_java import PROGRAM, SOURCE, command, enter, stack
 from motet.harness.bench.conduct import measure
 from motet.harness.bench.job import Job, Kind, Load, Outcome, Sample
-from motet.harness.bench.peers.field import PEERS, why_not
-from motet.harness.bench.peers.jgroups_java import PROGRAM, SOURCE, command, enter, stack
 from motet.harness.bench.rows import all_rows
 
 JGROUPS = next(peer for peer in PEERS if peer.name == "jgroups")
@@ -93,7 +93,7 @@ def test_without_the_jar_it_is_skipped_with_a_sentence(unpacked: Path) -> None:
     assert why_not(JGROUPS) == "not installed: Java library jgroups.jar"
 
 
-def test_its_source_is_part_of_the_package() -> None:
+def test_its_source_stands_beside_its_module() -> None:
     assert f"class {PROGRAM} " in SOURCE.read_text()
 
 

@@ -223,7 +223,7 @@ class TestWindow:
         assert leaving(order) == [Ordered(1, (), True, body("a", "b", "c"))]
         assert (order.accepted, order.admitted) == (3, 3)
 
-    @pytest.mark.parametrize("riders", [1, 64])
+    @pytest.mark.parametrize("piggybacks", [1, 64])
     def test_no_body_is_larger_than_the_configuration_says(self, piggybacks: int) -> None:
         config = OrderingConfig(body_bytes=1_000, most_piggybacks=piggybacks)
         order = calm(config=config)
@@ -738,7 +738,7 @@ class TestRefusals:
         with pytest.raises(ConfigError, match=name):
             OrderingConfig(**wrong)
 
-    @pytest.mark.parametrize(("body_bytes", "riders"), [(128, 64), (800, 64), (1_000, 4096)])
+    @pytest.mark.parametrize(("body_bytes", "piggybacks"), [(128, 64), (800, 64), (1_000, 4096)])
     def test_a_body_that_has_no_room_beside_its_riders(self, body_bytes: int, piggybacks: int) -> None:
         """A fragment that is not the last must have MIN_BODY_BYTES, or every receiver rejects it."""
         with pytest.raises(ConfigError, match="most_piggybacks"):

@@ -8,7 +8,7 @@ import os
 import signal
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from multiprocessing.connection import Connection, wait
@@ -16,13 +16,11 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from motet.errors import MotetError
-from motet.harness.bench.job import Job, Kind, Load, Outcome, Run
-from motet.harness.bench.peers import jgroups_java
-from motet.harness.bench.peers.servers import SERVERS
+from motet.harness.bench.job import MOTET, Job, Kind, Load, Outcome, Run
+from motet.harness.bench.peer import module_of, server_of
 from motet.harness.bench.worker import work
 
 TIMEOUT_S = 20.0  # a system that says nothing for so long will not say anything
-WORKERS = {"jgroups": jgroups_java.work}  # of systems that are not measured from Python
 HEAD_START_S = 0.3  # from the word to the first message
 
 
@@ -60,10 +58,11 @@ def measure(system: str, kind: Kind, load: Load, seconds: float, warm_up: float)
 @contextlib.contextmanager
 def _server(system: str, directory: str) -> Iterator[str]:
     """What a system needs beside its members: a broker, in most cases."""
-    if system not in SERVERS:
+    server = server_of(system) if system != MOTET else None
+    if server is None:
         yield ""
         return
-    with SERVERS[system](directory) as place:
+    with server(directory) as place:
         yield place
 
 
@@ -97,10 +96,18 @@ def _children(job: Job) -> Iterator[list[Child]]:
 def _start(job: Job) -> Child:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=WORKERS.get(job.system, work), args=(job, theirs), daemon=True)
+    process = context.Process(target=_worker_of(job.system), args=(job, theirs), daemon=True)
     process.start()
     theirs.close()
     return Child(process, ours)
+
+
+def _worker_of(system: str) -> Callable[[Job, Connection], None]:
+    """What a process of it runs: ours, unless the system is not driven from Python."""
+    if system == MOTET:
+        return work
+    worker: Callable[[Job, Connection], None] = getattr(module_of(system), "work", work)
+    return worker
 
 
 # What takes its time

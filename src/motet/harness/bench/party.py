@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Protocol
 
 from motet.harness.bench.job import MOTET, Job
+from motet.harness.bench.peer import module_of
 
 
 class Tally:
@@ -68,18 +69,7 @@ class PlainParty:
         return
 
 
-_HOMES = {
-    MOTET: "motet.harness.bench.member",
-    "zmq": "motet.harness.bench.peers.zmq_pubsub",
-    "nats": "motet.harness.bench.peers.nats_core",
-    "jetstream": "motet.harness.bench.peers.jetstream",
-    "redis": "motet.harness.bench.peers.redis_streams",
-    "pysyncobj": "motet.harness.bench.peers.syncobj",
-    "corosync": "motet.harness.bench.peers.corosync_cpg",
-    "norm": "motet.harness.bench.peers.norm_stream",
-}
-
-
 async def open_party(job: Job) -> Party:
-    opener: Opener = import_module(_HOMES[job.system]).open_party
+    module = import_module("motet.harness.bench.member") if job.system == MOTET else module_of(job.system)
+    opener: Opener = module.open_party
     return await opener(job)

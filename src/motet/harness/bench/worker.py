@@ -11,12 +11,12 @@ from random import Random
 from struct import Struct
 from typing import Any
 
+from motet.api.events import ViewInstalled
 from motet.api.group import Group
 from motet.errors import MotetError
 from motet.harness.bench.job import Job, Kind, Load, Outcome, Sample
 from motet.harness.bench.member import MotetParty
 from motet.harness.bench.party import Party, Tally, open_party
-from motet.protocol.membership.engine import ViewInstalled
 from motet.runtime.observe import memory_bytes
 
 STAMP = Struct("<q")

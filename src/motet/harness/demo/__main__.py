@@ -1,4 +1,4 @@
-"""The processes that the director starts: `python -m motet.harness.demo player JSON`, `python -m motet.harness.demo ingest JSON`."""
+"""The processes that the director starts: `python -m motet.harness.demo player JSON`, or `ingest JSON`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import os
 import sys
 
-from motet.harness.demo.tether import tie_to_parent
+from motet.harness.child_link import tie_to_parent
 
 
 def main() -> None:

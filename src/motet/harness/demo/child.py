@@ -1,7 +1,7 @@
 """A process of the demo, seen from the director: commands go in and words come out, a JSON object per line.
 
 Each runs in a session of its own, so that Ctrl-C on the terminal reaches the director alone, which then ends them all;
-and each ends by itself when the director is gone (tether.py).
+and each ends by itself when the director is gone (child_link.py).
 """
 
 from __future__ import annotations

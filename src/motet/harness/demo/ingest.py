@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from motet.errors import MotetError
-from motet.harness.demo.tether import say
+from motet.harness.child_link import say
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

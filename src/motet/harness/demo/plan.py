@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from motet.config import Settings
+
 NAMES = ("ada", "ben", "cleo", "dan", "eve")
 SPEAKERS = ("ada", "ben", "cleo")
 VICTIM = "ada"  # the oldest, so it coordinates; it speaks; and Spark asks it first
@@ -20,7 +22,7 @@ QUICK_S = 6.0
 SECONDS = 48.0
 DEADLINE_S = 300.0  # far beyond what an act takes, for a machine may have much else to do
 
-SETTINGS = {  # a laptop that starts a JVM beside five members may leave one without a processor for a second
+SETTINGS: Settings = {  # a laptop that starts a JVM beside five members may leave one without a processor for a second
     "heartbeat": "200ms",
     "suspect": "2s",
     "verify": "500ms",

@@ -14,18 +14,16 @@ import sys
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from motet.api.events import Batch
+from motet.api.events import Batch, RolledBack, ViewInstalled
 from motet.api.group import Group
 from motet.api.joining import Joining
 from motet.api.receipts import Receipt
-from motet.config import Config
+from motet.config import Config, Settings
 from motet.errors import MotetError, SnapshotError
+from motet.harness.child_link import say
 from motet.harness.demo.cut import balance
 from motet.harness.demo.plan import GROUP, RATE, SETTINGS
-from motet.harness.demo.tether import say
 from motet.protocol.core.view import View
-from motet.protocol.membership.engine import ViewInstalled
-from motet.protocol.ordering import RolledBack
 from motet.protocol.snapshot.export import write_files
 
 TICK_S = 0.2
@@ -96,13 +94,13 @@ class Player:
 
     def _joining(self) -> Joining:
         part = self._part
-        config = Config.local(log_bind=part.log_bind, admin_bind=part.admin_bind, **SETTINGS)
+        settings: Settings = {**SETTINGS, "log_bind": part.log_bind, "admin_bind": part.admin_bind}
         return Joining(
             GROUP,
             name=part.name,
             bind=part.bind,
             seeds=part.seeds,
-            config=config,
+            config=Config.local(**settings),
             journal=part.journal,
             replay_from=1,
             state_provider=self._state,

@@ -19,18 +19,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from motet.api.events import Batch, BatchEvent
+from motet.api.events import Batch, BatchEvent, RolledBack, SendFailed, ViewInstalled
 from motet.api.group import Group
 from motet.api.joining import Joining
 from motet.config import Config
 from motet.errors import MotetError
+from motet.harness.child_link import say, tie_to_parent
 from motet.harness.runs.sequence import DeliveredSequence, counts_of, digest, gaps, read_batch, save, save_numbers
 from motet.harness.runs.standing import Standing
-from motet.harness.runs.tether import say, tie_to_parent
 from motet.harness.runs.work import NUMBER_BITS, Work, entry_of, name_of, payloads_of
-from motet.protocol.core.effects import Channel, SendFailed
-from motet.protocol.membership.engine import ViewInstalled
-from motet.protocol.ordering import RolledBack
 
 GROUP = "run"
 BATCH_BYTES = 50_000
@@ -78,7 +75,7 @@ def main(parent: int, work: str) -> None:
 
 
 async def _live(work: Work) -> None:
-    given = dict(assignment.split("=", 1) for assignment in work.settings)
+    given: dict[str, Any] = dict(assignment.split("=", 1) for assignment in work.settings)
     joining = Joining(
         GROUP,
         name=name_of(work.index),
@@ -194,7 +191,7 @@ class MemberOfRun:
             self._view_position = event.position
             if self._work.journal is None:  # nobody fetches what was missed: the log goes on here
                 self._taken = max(self._taken, event.position)
-        elif isinstance(event, SendFailed) and event.channel is not Channel.UNICAST:
+        elif isinstance(event, SendFailed) and event.order != "direct":
             self._failed.update(range(event.first - 1, event.last) if event.first else ())
             self._report.failures.append(str(event.error))
 
@@ -229,7 +226,7 @@ class MemberOfRun:
     async def _tell(self) -> None:
         while True:
             progress = self._progress()  # first: what was sent by now is known to the member when it is asked
-            standing = await asyncio.wrap_future(self._group.look(Standing.of))
+            standing = await asyncio.wrap_future(self._group._look(Standing.of))
             say(standing=standing.as_dict() | progress)
             await asyncio.sleep(STANDING_EVERY_S)
 

@@ -1,7 +1,7 @@
 """The members of a run, seen from whoever started them: commands go in, words come out, and none outlives the run.
 
 Each runs in a session of its own, so that Ctrl-C on the terminal reaches the run alone, which then ends them all; and
-each ends by itself when the run is gone (tether.py). What a member writes to its error stream goes into a file.
+each ends by itself when the run is gone (child_link.py). What a member writes to its error stream goes into a file.
 """
 
 from __future__ import annotations

@@ -78,6 +78,8 @@ class _Walked:
 
 
 class JournalReader:
+    """Reads the journal in a directory, also while a member writes it."""
+
     def __init__(self, directory: str | Path, disk: Disk | None = None) -> None:
         self.directory = Path(directory)
         self._disk = disk or RealDisk()

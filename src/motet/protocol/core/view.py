@@ -44,6 +44,8 @@ NO_BALLOT = Ballot(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class View:
+    """Who is in the group, oldest first, and whether this part of it may order messages."""
+
     id: ViewId
     members: tuple[Address, ...]  # oldest first
     is_primary: bool

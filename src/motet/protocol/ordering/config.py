@@ -38,7 +38,7 @@ class OrderingConfig:
         require_between("window", self.window, 1, MOST_IN_FLIGHT)
         require_between("reach", self.reach, self.window, MOST_IN_FLIGHT)
         if self.strategy not in ("window", "continuous"):
-            raise ConfigError(f"carrier is {self.strategy!r}; allowed are 'window' and 'continuous'")
+            raise ConfigError(f"strategy is {self.strategy!r}; allowed are 'window' and 'continuous'")
         require_between("backlog_bytes", self.backlog_bytes, 1, 1 << 40)
         require_between("ask_ns", self.ask_ns, MILLISECOND, 60 * SECOND)
         require_between("progress_ns", self.progress_ns, MILLISECOND, 60 * SECOND)

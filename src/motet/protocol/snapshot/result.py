@@ -31,6 +31,8 @@ class FlyingMessage:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotResult:
+    """One consistent cut through a group: the state of each member, and the messages that were in flight."""
+
     id: SnapshotId
     view: View
     reports: Mapping[Address, Report]  # of every member of the view, oldest first

@@ -12,7 +12,7 @@ state transfer      a state that was received is one that was supplied for that 
 self delivery       in the end, a process that lives has delivered what it multicast, except what it was told has failed
 
 Why "one primary" is a line by id. Whoever decides that W is primary shares a member with the last one formed, and
-that member recorded the attempt before anybody could install it (protocol/membership/primary.py). So W counts every primary
+that member recorded the attempt before anybody could install it (membership/primary.py). So W counts every primary
 view that was formed before, and has a higher number. Weaker links are legal, so the rule asks for no more: a
 coordinator may install W and crash before anybody hears of it, and the next one then names the same predecessor as W
 did, yet holds a majority of W; and those who were cut off may sit in an old primary view for as long as they do not

@@ -14,10 +14,10 @@ from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from benchmarks.peers.field import jar, program
+from benchmarks.peers.servers import free_port
 from motet.errors import MotetError
 from motet.harness.bench.job import Job, Outcome, Sample
-from motet.harness.bench.peers.field import jar, program
-from motet.harness.bench.peers.servers import free_port
 
 PROGRAM = "JGroupsMember"
 SOURCE = Path(__file__).with_name(f"{PROGRAM}.java")

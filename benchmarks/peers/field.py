@@ -5,42 +5,25 @@ from __future__ import annotations
 import os
 import shutil
 from ctypes.util import find_library
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from motet.harness.bench.job import Kind
-from motet.harness.bench.rows import Row
+from motet.harness.bench.peer import Peer
 
 ROOT = "MOTET_PEERS"  # a directory into which Debian packages were unpacked; see benchmarks/fetch_peers.sh
-
-
-@dataclass(frozen=True, slots=True)
-class Peer:
-    name: str
-    about: str  # what it guarantees, so that a figure can be read
-    modules: tuple[str, ...] = ()
-    programs: tuple[str, ...] = ()
-    libraries: tuple[str, ...] = ()
-    jars: tuple[str, ...] = ()
-    kinds: tuple[Kind, ...] = ("rate", "latency")
-    orders: tuple[str, ...] = ("fifo", "total")
-    warm_up: float = 0.0  # seconds that it needs at least, where ours are too few
-    why_not: str = ""  # why it cannot be measured anywhere
-
-    def does(self, row: Row) -> bool:
-        return row.kind in self.kinds and row.load.order in self.orders and row.load.api == "batch"
 
 
 PEERS = (
     Peer(
         "zmq",
+        "zmq_pubsub",
         "pyzmq PUB/SUB over TCP: no membership, no view, nothing is repaired; what plain sockets can do",
         ("zmq",),
         orders=("fifo",),
     ),
-    Peer("nats", "NATS core: a broker, at most once", ("nats",), ("nats-server",), orders=("fifo",)),
+    Peer("nats", "nats_core", "NATS core: a broker, at most once", ("nats",), ("nats-server",), orders=("fifo",)),
     Peer(
+        "jetstream",
         "jetstream",
         "NATS JetStream: a broker, one stream in memory, publishes acknowledged",
         ("nats",),
@@ -49,6 +32,7 @@ PEERS = (
     ),
     Peer(
         "redis",
+        "redis_streams",
         "Redis Streams: a server, one stream in memory, pipelined XADD, XREAD",
         ("redis",),
         ("redis-server",),
@@ -56,12 +40,14 @@ PEERS = (
     ),
     Peer(
         "pysyncobj",
+        "syncobj",
         "PySyncObj: Raft among the members, in Python; a batch is one entry",
         ("pysyncobj",),
         orders=("total",),
     ),
     Peer(
         "corosync",
+        "corosync_cpg",
         "Corosync CPG: virtual synchrony and total order by a daemon; three clients of one daemon",
         programs=("corosync",),
         libraries=("cpg",),
@@ -69,14 +55,15 @@ PEERS = (
     ),
     Peer(
         "norm",
+        "norm_stream",
         "NORM: reliable IP multicast by its C library, receivers that are known acknowledge; no membership, no view",
         libraries=("norm",),
         orders=("fifo",),
     ),
     Peer(
         "jgroups",
-        "JGroups 2.12 of 2011, from Debian, in Java: views, and total order by SEQUENCER; the figures of 5.6 stand in "
-        "the column JGroups",
+        "jgroups_java",
+        "JGroups 2.12 of 2011, from Debian, in Java: views, and total order by SEQUENCER",
         programs=("java", "javac"),
         jars=("jgroups",),
         kinds=("rate", "latency", "calls"),

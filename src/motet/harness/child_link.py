@@ -1,4 +1,4 @@
-"""A process of the demo never outlives it: Linux ends it with its parent, and everywhere the end of stdin does."""
+"""How a process of `motet run` or `motet demo` reports to its parent, a JSON object per line, and never outlives it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ _PR_SET_PDEATHSIG = 1
 
 
 def tie_to_parent(parent: int) -> None:
-    """First thing in a child. Between its start and this call the parent may have gone: then so do we."""
+    """Call this first. Linux ends this process with its parent; elsewhere the end of stdin does.
+
+    The parent may have ended between the start of this process and this call: then there is nothing to do.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
@@ -21,7 +24,7 @@ def tie_to_parent(parent: int) -> None:
 
 
 def say(**fields: Any) -> None:
-    """One JSON object per line; in one write, for several threads may speak."""
+    """One line, in one write, for several threads may report."""
     try:
         sys.stdout.write(json.dumps(fields) + "\n")
         sys.stdout.flush()

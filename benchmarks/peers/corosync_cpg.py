@@ -10,10 +10,10 @@ from ctypes import POINTER, c_char, c_char_p, c_int, c_size_t, c_uint32, c_uint6
 from pathlib import Path
 from typing import Any
 
+from benchmarks.peers.field import library
 from motet.errors import MotetError
 from motet.harness.bench.job import Job
 from motet.harness.bench.party import PlainParty
-from motet.harness.bench.peers.field import library
 from motet.protocol.wire.body import pack, split
 
 OK, TRY_AGAIN = 1, 6

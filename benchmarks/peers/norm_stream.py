@@ -16,11 +16,11 @@ from ctypes import POINTER, c_bool, c_char_p, c_double, c_int, c_uint, c_uint8, 
 from struct import Struct
 from typing import Any
 
+from benchmarks.peers.field import library
+from benchmarks.peers.servers import free_port
 from motet.errors import MotetError
 from motet.harness.bench.job import Job
 from motet.harness.bench.party import PlainParty
-from motet.harness.bench.peers.field import library
-from motet.harness.bench.peers.servers import free_port
 from motet.protocol.wire.body import pack, split
 
 GROUP, INTERFACE = b"239.77.7.8", b"lo"

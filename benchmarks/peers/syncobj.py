@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from pysyncobj import SyncObj, SyncObjConf, replicated
 
+from benchmarks.peers.servers import free_port
 from motet.harness.bench.job import Job
 from motet.harness.bench.party import PlainParty
-from motet.harness.bench.peers.servers import free_port
 
 UNDER_WAY = 64  # entries that a sender has not seen applied
 

@@ -9,8 +9,8 @@ from nats.aio.client import Client
 from nats.errors import Error
 from nats.js.api import StorageType
 
+from benchmarks.peers.nats_core import SUBJECT, UNLIMITED, NatsParty, connected
 from motet.harness.bench.job import Job
-from motet.harness.bench.peers.nats_core import SUBJECT, UNLIMITED, NatsParty, connected
 
 
 class JetStreamParty(NatsParty):

@@ -6,14 +6,14 @@ import contextlib
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.peers.field import environment, program
 from motet.errors import MotetError
-from motet.harness.bench.peers.field import environment, program
+from motet.harness.bench.peer import Server
 
 TIMEOUT_S = 10.0
-Server = Callable[[str], contextlib.AbstractContextManager[str]]
 
 
 def free_port() -> int:
