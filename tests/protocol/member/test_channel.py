@@ -38,7 +38,7 @@ from motet.protocol.wire.frames import (
     Stable,
     UnicastData,
 )
-from motet.protocol.wire.ordered import ORDERED, Number, seal
+from motet.protocol.wire.ordered import ORDERED, SequenceNumber, seal
 from tests.protocol.membership.world import GROUP, Flight
 from tests.protocol.ordering.world import STRATEGIES, OrderedWorld, failures, refused, sealed_in
 
@@ -163,12 +163,12 @@ class TestEqualFinalNumbers:
         """Each proposes 1 for its own frame and 2 for the other's: of B's frame the smaller proposer named 2."""
         world = OrderedWorld()
         world.gather(*"AB")
-        agreed: list[Number] = []
+        agreed: list[SequenceNumber] = []
         world.on_frame(lambda flight: agreed.extend(sealed.numbers if (sealed := sealed_in(flight)) else ()))
         world.order("A", "a1")
         world.order("B", "b1")
         world.finish("AB", 2)
-        assert sorted(agreed) == [Number(2, 0), Number(2, 1)]
+        assert sorted(agreed) == [SequenceNumber(2, 0), SequenceNumber(2, 1)]
         assert world["A"].ordered == world["B"].ordered == ["b1", "a1"]
 
     def test_all_of_five_at_once_many_times(self) -> None:
@@ -379,7 +379,7 @@ class TestFifoAcrossAFlush:
 class TestAJoinerArrives:
     def test_while_many_frames_are_pending(self) -> None:
         """It delivers exactly from the view's position on."""
-        world = OrderedWorld(ordering=OrderingConfig(window=4_096, reach=4_096), capacity=2_048)
+        world = OrderedWorld(ordering=OrderingConfig(window=4_096, in_flight_limit=4_096), capacity=2_048)
         world.gather(*"AB")
         world.order("A", *numbered("before", 3))
         world.finish("AB", 3)
@@ -534,7 +534,7 @@ class TestPartition:
         world = OrderedWorld("AB")
         world.start("B")
         with pytest.raises(NotPrimaryError, match="wait for a primary view"):
-            world.order("B", "b1", is_patient=False)
+            world.order("B", "b1", waits_for_primary=False)
         world.order("B", "b2")
         world.start("A")
         world.settle("AB")
@@ -611,13 +611,13 @@ class TestHolding:
     def test_an_application_that_takes_nothing_gets_all_in_order_later(self) -> None:
         world = OrderedWorld()
         world.gather(*"ABC")
-        world.hold("B")
+        world.pause_deliveries("B")
         world.order("A", *TEXTS)
         world.order("B", "b1")
         world.run(0.5)
         assert world["B"].ordered == []
         assert world["A"].ordered == []  # B has not proposed
-        world.release("B")
+        world.resume_deliveries("B")
         world.finish("ABC", 6)
         assert world["A"].ordered == world["B"].ordered == world["C"].ordered
 
@@ -627,11 +627,11 @@ class TestHolding:
         world.gather(*"ABC")
         world.order("A", "a1")
         world.run(0.0025)  # all have proposed
-        world.hold("C")
+        world.pause_deliveries("C")
         world.run(0.2)
         assert world["A"].ordered == world["B"].ordered == ["a1"]
         assert world["A"].order.stable == world["B"].order.stable == 0
-        world.release("C")
+        world.resume_deliveries("C")
         world.finish("ABC", 1)
 
     @all_strategies
@@ -641,7 +641,7 @@ class TestHolding:
         world.gather(*"ABC")
         world.order("A", "a1")
         world.run(0.0025)
-        world.hold("C")
+        world.pause_deliveries("C")
         told = world.watch(Progress)
         world.run(10)
         assert [flight.source for flight in told].count("B") < 100
@@ -742,7 +742,7 @@ class TestWhatTheApplicationIsTold:
     @all_strategies
     def test_much_in_a_view_of_one(self) -> None:
         """However many rounds it takes: the stack of the interpreter is not what bounds them."""
-        world = OrderedWorld(frame_bytes=256, ordering=OrderingConfig(window=1, reach=4_096))
+        world = OrderedWorld(frame_bytes=256, ordering=OrderingConfig(window=1, in_flight_limit=4_096))
         world.gather("A")
         world.order("A", "x" * 200_000)
         assert world["A"].ordered == ["x" * 200_000]
@@ -763,7 +763,7 @@ class TestNonsense:
     def test_an_ordered_body_in_a_unicast_frame_is_no_message(self, declared: int) -> None:
         """It could be read as a fragment: its padding as the length of a message, its first id as an offset."""
         world = self.pair()
-        sealed = bytearray(seal(0, [Number(1, 0)], b"", is_ordered=False))
+        sealed = bytearray(seal(0, [SequenceNumber(1, 0)], b"", is_ordered=False))
         assert sealed[0] == ORDERED
         sealed[4:8] = declared.to_bytes(4, "little")
         before = len(world["A"].story)
@@ -783,7 +783,7 @@ class TestNonsense:
         world.multicast("B", "before")
         world.run(0.1)
         high = world["B"].member.multicast.sender.window.high
-        sealed = seal(1, [Number(1, 0)], pack([b"lifted"]), is_ordered=is_ordered)
+        sealed = seal(1, [SequenceNumber(1, 0)], pack([b"lifted"]), is_ordered=is_ordered)
         world.accepted[Channel.MULTICAST, world["B"].address, None][b"lifted"] = 1
         self.inject(world, MulticastData(world["B"].address.incarnation, high + 1, 0, sealed, world["B"].view.id.tag))
         assert world["A"].got("B") == ["before"]
@@ -872,7 +872,7 @@ class TestAFlush:
                 late.append(flight)
 
         world.on_frame(hook)
-        world.hold("B")  # so that A's frames are delivered by the end of the view
+        world.pause_deliveries("B")  # so that A's frames are delivered by the end of the view
         world.order("A", *TEXTS)
         world.start("C")
         world.settle()
@@ -918,7 +918,7 @@ class TestAChannelAlone:
         channel = self.channel(None)
         effects = channel.receive(self.B, [self.frame(1, pack([b"p"]))], 0) + channel.advance(0)
         assert effects == [Deliver(Channel.MULTICAST, self.B, 1, (pack([b"p"]),))]
-        assert (channel.position, channel.log_after({}, goes_on=True).position) == (0, 0)
+        assert (channel.position, channel.log_after({}, log_continues=True).position) == (0, 0)
         assert channel.leave(0) == []
 
     def test_a_batch_is_answered_by_one_datagram(self) -> None:
@@ -944,27 +944,30 @@ class TestAChannelAlone:
     def test_nothing_leaves_as_the_view_ends_also_when_no_flush_has_stopped_us(self) -> None:
         """The others ended it without us; what becomes final or has space now has nobody to go to."""
         channel = self.channel(OrderingConfig(window=1))
-        channel.hold()
+        channel.pause()
         channel.send_ordered([b"a"], 0)
         channel.send_ordered([b"b"], 0)
         channel.receive_order(self.B, [Proposals(self.VIEW.id, ((1, 1, 1),))])
-        effects = channel.end_view({}, goes_on=False)
+        effects = channel.end_view({}, log_continues=False)
         assert [type(effect) for effect in effects] == [SendFailed]
 
-    @pytest.mark.parametrize("goes_on", [True, False])
-    def test_it_knows_where_the_log_will_stand(self, goes_on: bool) -> None:
+    @pytest.mark.parametrize("log_continues", [True, False])
+    def test_it_knows_where_the_log_will_stand(self, log_continues: bool) -> None:
         channel = self.channel(OrderingConfig())
-        channel.hold()
+        channel.pause()
         channel.send_ordered([b"a"], 0)
         channel.send([b"plain"], 0)
-        bodies = [seal(1, [], pack([b"o", b"p"]), is_ordered=True), seal(1, [Number(1, 0)], b"", is_ordered=False)]
+        bodies = [
+            seal(1, [], pack([b"o", b"p"]), is_ordered=True),
+            seal(1, [SequenceNumber(1, 0)], b"", is_ordered=False),
+        ]
         channel.receive(self.B, [self.frame(n, body) for n, body in enumerate(bodies, 1)], 0)
         channel.advance(0)
         cut = {self.A: Cut(2, self.A, 0), self.B: Cut(2, self.B, 0)}
         channel.freeze()
-        expected = channel.log_after(cut, goes_on=goes_on).position
-        channel.end_view(cut, goes_on=goes_on)
-        assert channel.position == expected == (3 if goes_on else 2)
+        expected = channel.log_after(cut, log_continues=log_continues).position
+        channel.end_view(cut, log_continues=log_continues)
+        assert channel.position == expected == (3 if log_continues else 2)
 
 
 class TestTime:

@@ -96,8 +96,8 @@ def test_a_restart_with_a_journal_whose_tail_differs_from_the_groups() -> None:
     world.order("E", "e1")
     world.run(0.01)
     assert world["E"].positions == {1: "common", 2: "e1"}
-    memory = world["E"].member.memory
-    assert (memory.position, memory.stable) == (2, 1)
+    durable_state = world["E"].member.durable_state
+    assert (durable_state.position, durable_state.stable) == (2, 1)
     world.crash("E")
     world.settle("ABC", limit=20)
     world.order("A", "a1")
@@ -105,7 +105,7 @@ def test_a_restart_with_a_journal_whose_tail_differs_from_the_groups() -> None:
     world._hooks.clear()
     world.heal()
     world.settle("ABCD", limit=20)
-    world.start("E", memory=memory)
+    world.start("E", durable_state=durable_state)
     assert world["E"].order.position == 2
     world.settle("ABCDE", limit=20)
     world.order("E", "e2")
@@ -121,12 +121,12 @@ def test_a_restart_with_a_journal_that_is_the_groups() -> None:
     world.gather(*"ABC")
     world.order("A", "a1", "a2")
     world.finish("ABC", 2)
-    memory = world["C"].member.memory
+    durable_state = world["C"].member.durable_state
     world.crash("C")
     world.settle("AB")
     world.order("B", "b1")
     world.finish("AB", 3)
-    world.start("C", memory=memory)
+    world.start("C", durable_state=durable_state)
     world.settle("ABC")
     world.order("C", "c1")
     world.finish("ABC", 4)

@@ -175,7 +175,7 @@ def test_held_back_frames_are_told_of() -> None:
     world.run(0.01)
     world.snapshot("B")
     result = world.result("B")
-    held = {member.name: report.held for member, report in result.reports.items()}
+    held = {member.name: report.held_back for member, report in result.reports.items()}
     for frames in held.values():
         (frame,) = frames
         assert (frame.sender, frame.id, frame.is_decided) == (world["A"].address.incarnation, 1, False)
@@ -295,10 +295,10 @@ def test_an_application_that_never_answers_ends_it_in_time() -> None:
 
 def test_an_application_that_takes_no_deliveries_ends_it_in_time() -> None:
     world = group()
-    world.hold("C")
+    world.pause_deliveries("C")
     world.snapshot("A")
     assert "there is no report" in world.failure("A")
-    world.release("C")
+    world.resume_deliveries("C")
     world.run(0.1)
     world["A"].story.clear()
     world.snapshot("A")

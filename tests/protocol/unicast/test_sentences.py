@@ -10,7 +10,7 @@ from motet.protocol.core.counters import Count
 from motet.protocol.core.effects import Effect, Frame, SendFailed, Transmit
 from motet.protocol.core.units import MILLISECOND, SECOND
 from motet.protocol.unicast import UnicastConfig
-from motet.protocol.unicast.sender import State
+from motet.protocol.unicast.sender import ConnectionState
 from motet.protocol.wire.frames import Close, Sync, SyncAck, SyncOk, UnicastAck, UnicastData, UnicastXmitRequest
 from tests.protocol.unicast.alone import (
     REAPING,
@@ -49,7 +49,7 @@ def test_seed_sender_lets_go_of_a_message_as_soon_as_it_is_acked() -> None:
     """An ack frees the sender's memory at once."""
     unicast = sending(3)
     unicast.receive(B, [UnicastAck(101, 2)], 1)
-    assert unicast.held_frames == 1
+    assert unicast.buffered_frames == 1
 
 
 def test_seed_acks_are_fewer_than_messages() -> None:
@@ -114,7 +114,7 @@ def test_seed_ack_50_removes_everything_up_to_50() -> None:
     """Acks are cumulative."""
     unicast = sending(60)
     unicast.receive(B, [UnicastAck(101, 50)], 1)
-    assert unicast.held_frames == 10
+    assert unicast.buffered_frames == 10
     connection = unicast.sender(B)
     assert connection is not None
     assert [connection.window[seqno] is None for seqno in (1, 50, 51)] == [True, True, False]
@@ -214,7 +214,7 @@ def test_seed_closed_connection_is_not_removed_but_closing() -> None:
     unicast = sending(1)
     unicast.receive(B, [UnicastAck(101, 1)], 0)
     assert unicast.close(B, 1) == []
-    assert sender_state(unicast) is State.CLOSING
+    assert sender_state(unicast) is ConnectionState.CLOSING
 
 
 def test_seed_closing_connection_is_still_retransmitted_while_acked_is_below_sent() -> None:
@@ -242,7 +242,7 @@ def test_seed_message_on_a_closing_connection_reverts_it_to_open_with_a_new_time
     unicast.send(B, [b"x"], now)
     unicast.receive(B, [UnicastAck(101, 2)], now)
     assert ticks(unicast, now + REAPING.conn_expiry_ns - 1) == []
-    assert sender_state(unicast) is State.OPEN
+    assert sender_state(unicast) is ConnectionState.OPEN
 
 
 def test_seed_message_after_closed_opens_a_new_connection() -> None:
@@ -266,7 +266,7 @@ def test_seed_close_with_another_conn_id_removes_nothing(conn_id: int) -> None:
     """CLOSE is for the connection that it names, and for no other."""
     unicast = receiving(1)
     unicast.receive(A, [Close(conn_id)], 1)
-    assert receiver_state(unicast) is State.OPEN
+    assert receiver_state(unicast) is ConnectionState.OPEN
 
 
 def test_seed_message_for_an_entry_that_was_closed_is_taken_as_if_there_were_none() -> None:
@@ -305,7 +305,7 @@ def test_seed_expired_connection_is_closing_when_reaping_is_enabled() -> None:
     for unicast in (sender, receiver):
         assert ticks(unicast, REAPING.conn_expiry_ns) == []
         assert unicast.next_deadline() == REAPING.conn_expiry_ns + REAPING.conn_close_ns
-    assert (sender_state(sender), receiver_state(receiver)) == (State.CLOSING, State.CLOSING)
+    assert (sender_state(sender), receiver_state(receiver)) == (ConnectionState.CLOSING, ConnectionState.CLOSING)
 
 
 def test_seed_expired_connection_stays_open_when_reaping_is_disabled() -> None:
@@ -314,7 +314,7 @@ def test_seed_expired_connection_stays_open_when_reaping_is_disabled() -> None:
     sender.receive(B, [UnicastAck(101, 1)], 0)
     for unicast in (sender, receiver):
         assert unicast.tick(10_000 * SECOND) == []
-    assert (sender_state(sender), receiver_state(receiver)) == (State.OPEN, State.OPEN)
+    assert (sender_state(sender), receiver_state(receiver)) == (ConnectionState.OPEN, ConnectionState.OPEN)
 
 
 def test_seed_only_a_sender_says_close_when_the_close_timeout_has_expired() -> None:
@@ -325,7 +325,7 @@ def test_seed_only_a_sender_says_close_when_the_close_timeout_has_expired() -> N
     receiver.close(A, 0)
     assert ticks(sender, 60 * SECOND) == [(NO_REAPING.conn_close_ns, to_b(Close(101)))]
     assert ticks(receiver, 60 * SECOND) == []
-    assert (sender_state(sender), receiver_state(receiver)) == (State.CLOSED, State.CLOSED)
+    assert (sender_state(sender), receiver_state(receiver)) == (ConnectionState.CLOSED, ConnectionState.CLOSED)
 
 
 # unicast3-sync
@@ -385,10 +385,10 @@ def test_seed_sender_discards_acks_after_sync_until_sync_ack(conn_id: int) -> No
     unicast = sending(5)
     unicast.receive(B, [Sync(101, SYNC_ID)], 1)
     unicast.receive(B, [UnicastAck(conn_id, 5)], 2)
-    assert unicast.held_frames == 5
+    assert unicast.buffered_frames == 5
     unicast.receive(B, [SyncAck(102)], 3)
     unicast.receive(B, [UnicastAck(conn_id, 5)], 4)
-    assert unicast.held_frames == (0 if conn_id == 102 else 5)
+    assert unicast.buffered_frames == (0 if conn_id == 102 else 5)
 
 
 def test_seed_sync_ok_creates_a_window_with_its_conn_id_and_low() -> None:
@@ -443,10 +443,10 @@ def test_seed_sender_stops_waiting_for_sync_ack_after_the_timeout() -> None:
     unicast.receive(B, [Sync(101, SYNC_ID)], 0)
     ticks(unicast, NO_REAPING.sync_timeout_ns - 1)
     unicast.receive(B, [UnicastAck(102, 1)], NO_REAPING.sync_timeout_ns - 1)
-    assert unicast.held_frames == 1
+    assert unicast.buffered_frames == 1
     ticks(unicast, NO_REAPING.sync_timeout_ns)
     unicast.receive(B, [UnicastAck(102, 1)], NO_REAPING.sync_timeout_ns)
-    assert unicast.held_frames == 0
+    assert unicast.buffered_frames == 0
 
 
 def test_seed_after_a_sync_both_ends_have_the_same_lowest_seqno() -> None:

@@ -14,7 +14,7 @@ class Nature(StrEnum):
     WORK = "work"  # grows with the traffic
     REPAIR = "repair"  # normal where datagrams are lost, doubled or overtake one another
     CHANGE = "change"  # normal when members come, go, or meet again
-    NOISE = "noise"  # a few around a restart are normal; one that keeps growing is worth a look
+    REJECTED = "rejected"  # a few around a restart are normal; one that keeps growing is worth a look
 
 
 @unique
@@ -27,7 +27,7 @@ class Count(StrEnum):
     meaning: str
     nature: Nature
 
-    def __new__(cls, name: str, nature: Nature = Nature.NOISE, meaning: str = "") -> Self:
+    def __new__(cls, name: str, nature: Nature = Nature.REJECTED, meaning: str = "") -> Self:
         member = str.__new__(cls, name)
         member._value_ = name
         member.nature = nature
@@ -38,44 +38,44 @@ class Count(StrEnum):
 
     DATAGRAM_REJECTED = (
         "datagram_rejected",
-        Nature.NOISE,
+        Nature.REJECTED,
         "bytes that are no frame of ours: wrong magic, version, length or group",
     )
-    SOURCE_UNKNOWN = "source_unknown", Nature.NOISE, "a well-formed frame of an incarnation that nobody introduced"
+    SOURCE_UNKNOWN = "source_unknown", Nature.REJECTED, "a well-formed frame of an incarnation that nobody introduced"
     SOURCE_OURSELVES = (
         "source_ourselves",
-        Nature.NOISE,
+        Nature.REJECTED,
         "says that it is from this member itself: forged, or sent back to us; dropped",
     )
     FRAME_FAILED = (
         "frame_failed",
-        Nature.NOISE,
+        Nature.REJECTED,
         "an error inside Motet while a frame of a peer was handled; the frame was logged and dropped: report it",
     )
-    NOT_FOR_US = "not_for_us", Nature.NOISE, "addressed to an earlier life of this process"
-    FRAME_MISPLACED = "frame_misplaced", Nature.NOISE, "a frame that makes no sense in the state we are in"
-    BODY_INCOHERENT = "body_incoherent", Nature.NOISE, "a fragment that does not continue the message before it"
+    NOT_FOR_US = "not_for_us", Nature.REJECTED, "addressed to an earlier life of this process"
+    FRAME_MISPLACED = "frame_misplaced", Nature.REJECTED, "a frame that makes no sense in the state we are in"
+    BODY_INCOHERENT = "body_incoherent", Nature.REJECTED, "a fragment that does not continue the message before it"
     ORDER_MISMATCH = (
         "order_mismatch",
-        Nature.NOISE,
+        Nature.REJECTED,
         "a frame of total order where this member has none, or of the other carrier: all need the same settings",
     )
 
-    SEAL_MISSING = "seal_missing", Nature.NOISE, "a datagram without a seal, where a key is asked for"
-    SEAL_TRUNCATED = "seal_truncated", Nature.NOISE, "begins like a sealed datagram, and is too short to be one"
-    SEAL_OTHER_VERSION = "seal_other_version", Nature.NOISE, "sealed by a version of Motet that we do not know"
+    SEAL_MISSING = "seal_missing", Nature.REJECTED, "a datagram without a seal, where a key is asked for"
+    SEAL_TRUNCATED = "seal_truncated", Nature.REJECTED, "begins like a sealed datagram, and is too short to be one"
+    SEAL_OTHER_VERSION = "seal_other_version", Nature.REJECTED, "sealed by a version of Motet that we do not know"
     SEAL_KEY_UNKNOWN = (
         "seal_key_unknown",
-        Nature.NOISE,
+        Nature.REJECTED,
         "sealed with a key that is not in our ring: an old one, or another group's",
     )
     SEAL_BROKEN = (
         "seal_broken",
-        Nature.NOISE,
+        Nature.REJECTED,
         "does not authenticate: another key under the same id, or altered on its way",
     )
-    SEAL_REPLAYED = "seal_replayed", Nature.NOISE, "came before; normal where the network duplicates"
-    SEAL_TOO_OLD = "seal_too_old", Nature.NOISE, "older than the replay window; normal for a straggler"
+    SEAL_REPLAYED = "seal_replayed", Nature.REJECTED, "came before; normal where the network duplicates"
+    SEAL_TOO_OLD = "seal_too_old", Nature.REJECTED, "older than the replay window; normal for a straggler"
 
     FAULT_DROPPED = "fault_dropped", Nature.CHANGE, "datagrams that an injected fault dropped or cut off"
     FAULT_DELAYED = "fault_delayed", Nature.CHANGE, "datagrams that an injected fault held back for a while"
@@ -101,7 +101,7 @@ class Count(StrEnum):
         Nature.CHANGE,
         "ignored: only members of the view hold back the purge",
     )
-    ACK_BEYOND_SENT = "ack_beyond_sent", Nature.NOISE, "acknowledges what was never sent; ignored"
+    ACK_BEYOND_SENT = "ack_beyond_sent", Nature.REJECTED, "acknowledges what was never sent; ignored"
     ACK_OF_OLD_CONNECTION = "ack_of_old_connection", Nature.CHANGE, "late; ignored"
     ACK_DURING_SYNC = (
         "ack_during_sync",
@@ -129,7 +129,7 @@ class Count(StrEnum):
 
     SNAPSHOT_REJECTED = (
         "snapshot_rejected",
-        Nature.NOISE,
+        Nature.REJECTED,
         "bytes that are no message of a snapshot, or a report that makes no sense",
     )
     SNAPSHOT_ABANDONED = (
@@ -155,12 +155,12 @@ class Count(StrEnum):
         "frames that a peer asked for again beyond what it may cost for now; it asks again",
     )
     LAST_SEQNO_ANNOUNCED = "last_seqno_announced", Nature.REPAIR, '"this was my highest", for a tail that may be lost'
-    PURGED_ANSWERED = "purged_answered", Nature.NOISE, "somebody asked for what is gone"
+    PURGED_ANSWERED = "purged_answered", Nature.REJECTED, "somebody asked for what is gone"
     SYNC_SENT = "sync_sent", Nature.CHANGE, "attempts to bring a unicast connection in step again"
-    CONNECTION_REFUSED = "connection_refused", Nature.NOISE, "the bound on peers was reached"
+    CONNECTION_REFUSED = "connection_refused", Nature.REJECTED, "the bound on peers was reached"
     CONNECTION_GIVEN_UP = (
         "connection_given_up",
-        Nature.NOISE,
+        Nature.REJECTED,
         "the peer was silent for the whole give-up time",
     )
 

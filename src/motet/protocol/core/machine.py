@@ -13,7 +13,7 @@ from typing import Protocol
 from motet.protocol.core.effects import Effect
 
 
-class Machine(Protocol):
+class ProtocolMachine(Protocol):
     def tick(self, now: int) -> list[Effect]:
         """Do what is due at `now`. Calling it early, late or twice does no harm."""
 

@@ -46,7 +46,7 @@ class TraceKind(StrEnum):
     TRUSTED = "trusted"  # heard again [peer]
     BUSY = "busy"  # its process is alive and does not run its driver [peer]
     RESPONSIVE = "responsive"  # it answers for itself again [peer]
-    ACCUSED = "accused"  # did not do its part in a view change [peer]
+    FLUSH_TIMED_OUT = "flush_timed_out"  # did not do its part in a view change [peer]
     BEHIND_PURGE_POINT = (
         "behind_purge_point"  # the sender no longer has what we miss [peer: sender, last: purged up to]
     )

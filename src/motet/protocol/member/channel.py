@@ -16,7 +16,7 @@ from motet.protocol.multicast import Multicast, MulticastConfig
 from motet.protocol.ordering import OrderingConfig, PlainStream, TotalOrder
 from motet.protocol.window.digest import Cut, DigestEntry
 from motet.protocol.wire.body import Port
-from motet.protocol.wire.frames import AgreedNumbers, LogEnd
+from motet.protocol.wire.frames import AgreedNumbers, LogCheckpoint
 from motet.protocol.wire.ordered import Tag
 
 Cuts = Mapping[Address, Cut[Address]]
@@ -78,14 +78,14 @@ class GroupChannel:
         effects = self.multicast.leave(now)
         return effects + self.ordering.leave() if self.ordering is not None else effects
 
-    def hold(self) -> None:
-        self.multicast.hold()
+    def pause(self) -> None:
+        self.multicast.pause()
         if self.ordering is not None:
-            self.ordering.hold()
+            self.ordering.pause()
 
-    def release(self, now: int) -> list[Effect]:
-        effects = self.ordering.release(now) if self.ordering is not None else []
-        return effects + self._ordered(self.multicast.release(now), now)
+    def resume(self, now: int) -> list[Effect]:
+        effects = self.ordering.resume(now) if self.ordering is not None else []
+        return effects + self._ordered(self.multicast.resume(now), now)
 
     def persisted(self, position: int, now: int) -> None:
         if self.ordering is not None:
@@ -101,7 +101,7 @@ class GroupChannel:
     def receive_order(self, source: Address, frames: Sequence[Frame]) -> list[Effect]:
         """The same for what other members say about the order."""
         assert self.ordering is not None
-        return [effect for frame in frames for effect in self.ordering.hear(source, frame)]
+        return [effect for frame in frames for effect in self.ordering.receive_frame(source, frame)]
 
     def advance(self, now: int) -> list[Effect]:
         """Do what has become possible: hand out numbers, deliver, send."""
@@ -142,24 +142,26 @@ class GroupChannel:
         return self.ordering.position if self.ordering is not None else 0
 
     @property
-    def is_whole(self) -> bool:
-        return self.ordering is None or self.ordering.is_whole
+    def is_caught_up(self) -> bool:
+        return self.ordering is None or self.ordering.is_caught_up
 
-    def log_after(self, cut: Cuts, agreed: AgreedNumbers = (), *, goes_on: bool) -> LogEnd:
+    def log_after(self, cut: Cuts, agreed: AgreedNumbers = (), *, log_continues: bool) -> LogCheckpoint:
         if self.ordering is None:
-            return LogEnd()
-        return self.ordering.log_after(self.multicast.undelivered(cut), goes_on=goes_on, agreed=agreed)
+            return LogCheckpoint()
+        return self.ordering.log_after(self.multicast.undelivered(cut), log_continues=log_continues, agreed=agreed)
 
-    def end_view(self, cut: Cuts, agreed: AgreedNumbers = (), *, goes_on: bool) -> list[Effect]:
+    def end_view(self, cut: Cuts, agreed: AgreedNumbers = (), *, log_continues: bool) -> list[Effect]:
         effects = self.multicast.end_view(cut)
         if self.ordering is None:
             return effects
         self.ordering.freeze()
         made = self._absorbed(effects) + self.ordering.advance(0)
         taken = [effect for effect in made if not isinstance(effect, Transmit | Broadcast)]  # no more proposals
-        return taken + self.ordering.end_view(goes_on=goes_on, agreed=agreed)
+        return taken + self.ordering.end_view(log_continues=log_continues, agreed=agreed)
 
-    def begin_view(self, view: View, digest: Mapping[Address, int], log: LogEnd | None, now: int) -> list[Effect]:
+    def begin_view(
+        self, view: View, digest: Mapping[Address, int], log: LogCheckpoint | None, now: int
+    ) -> list[Effect]:
         effects = self.ordering.begin_view(view, log, now) if self.ordering is not None else []
         return effects + self._ordered(self.multicast.begin_view(view.members, digest, now, view.id.tag), now)
 

@@ -43,27 +43,27 @@ class Superseded(Effect):
 
 class Delivery:
     def __init__(self, buffer_bytes: int, counters: Counters) -> None:
-        self._buffer_bytes = buffer_bytes
+        self._limit_bytes = buffer_bytes
         self._counters = counters
         self._reassemblers: dict[tuple[Channel, Address], Reassembler] = {}
-        self._kept: list[Delivered] = []
-        self._kept_bytes = 0
+        self._buffered: list[Delivered] = []
+        self._buffered_bytes = 0
 
     @property
     def is_full(self) -> bool:
         """More is kept back than we want to hold: senders must wait."""
-        return self._kept_bytes > self._buffer_bytes
+        return self._buffered_bytes > self._limit_bytes
 
-    def take(self, effect: Deliver, *, keep_back: bool) -> list[Delivered]:
+    def take(self, effect: Deliver, *, is_buffering: bool) -> list[Delivered]:
         delivered = self._unpack(effect)
-        if not keep_back:
+        if not is_buffering:
             return delivered
-        self._kept += delivered
-        self._kept_bytes += sum(len(body) for batch in delivered for body in batch.bodies)
+        self._buffered += delivered
+        self._buffered_bytes += sum(len(body) for batch in delivered for body in batch.bodies)
         return []
 
-    def release(self) -> list[Delivered]:
-        released, self._kept, self._kept_bytes = self._kept, [], 0
+    def take_buffered(self) -> list[Delivered]:
+        released, self._buffered, self._buffered_bytes = self._buffered, [], 0
         return released
 
     def retain(self, senders: Collection[Address], *channels: Channel) -> None:

@@ -16,7 +16,7 @@ class DurableState:
     epoch: ViewId = NO_VIEW  # the last primary view whose log it shares
     position: int = 0  # how far it has delivered that log
     stable: int = 0  # how much of that is known to be everywhere
-    past: tuple[int, ...] = ()  # earlier incarnations of this process, for which it stands
+    earlier_incarnations: tuple[int, ...] = ()  # earlier incarnations of this process, for which it stands
     producers: tuple[tuple[int, int], ...] = ()  # of appends that can be repeated: the highest sequence of each
     may_bootstrap: bool = (
         True  # False: it began when the memory of a group had been lost, so it does not say what was before

@@ -27,7 +27,7 @@ from motet.protocol.member.channel import GroupChannel
 from motet.protocol.member.config import MemberConfig
 from motet.protocol.member.delivery import Delivered, Delivery, Superseded
 from motet.protocol.member.durable_state import DurableState
-from motet.protocol.member.snapshots import SnapshotCarrier
+from motet.protocol.member.snapshots import SnapshotAdapter
 from motet.protocol.membership import (
     Announce,
     Contact,
@@ -46,11 +46,11 @@ from motet.protocol.multicast.machine import FRAMES as MULTICAST_FRAMES
 from motet.protocol.ordering import RolledBack
 from motet.protocol.ordering.machine import FRAMES as ORDERING_FRAMES
 from motet.protocol.snapshot import SnapshotId
-from motet.protocol.snapshot.machine import SendMarker, Tell
+from motet.protocol.snapshot.machine import SendMarker, SendSnapshotMessage
 from motet.protocol.unicast import Unicast
 from motet.protocol.unicast.machine import FRAMES as UNICAST_FRAMES
 from motet.protocol.wire.body import UNCOUNTED, Port
-from motet.protocol.wire.codec import Envelope, decode, encode, encode_parts, group_id
+from motet.protocol.wire.codec import DecodedDatagram, decode, encode, encode_parts, group_id
 from motet.protocol.wire.ordered import Tag
 from motet.protocol.wire.snapshot import Waiting
 
@@ -94,9 +94,9 @@ class Member:
         group: str,
         config: MemberConfig,
         rng: Random,
-        memory: DurableState | None = None,
+        durable_state: DurableState | None = None,
     ) -> None:
-        memory = memory or DurableState()
+        durable_state = durable_state or DurableState()
         self.address = address
         self._incarnation = address.incarnation
         self.counters = Counters()
@@ -104,15 +104,15 @@ class Member:
         ordering = config.ordering_sized(config.ordering) if config.ordering is not None else None
         self.channel = GroupChannel(address, config.multicast_sized, ordering, self.counters)
         if self.channel.ordering is not None:
-            self.channel.ordering.resume(memory.position, memory.stable, memory.producers)
+            self.channel.ordering.restore(durable_state.position, durable_state.stable, durable_state.producers)
         self.members: tuple[Address, ...] = (address,)
         self._others: tuple[Address, ...] = ()
         self._group = group_id(group)
         self._known: dict[int, Address] = {address.incarnation: address}
         self._misaddressed: list[bytes] = []  # datagrams of this wake-up for another incarnation at our endpoint
         self._delivery = Delivery(config.state_buffer_bytes, self.counters)
-        self._strategy = SnapshotCarrier.of(address, self.unicast, self.channel, config.snapshot, self.counters)
-        self.snapshots = self._strategy.machine
+        self._snapshot_adapter = SnapshotAdapter.of(address, self.unicast, self.channel, config.snapshot, self.counters)
+        self.snapshots = self._snapshot_adapter.machine
         self._handlers: dict[type[Frame], Handler] = {
             **dict.fromkeys(MULTICAST_FRAMES, self._receive_multicast),
             **dict.fromkeys(ORDERING_FRAMES, self._receive_order),
@@ -123,14 +123,14 @@ class Member:
         self._looped: list[Frame] = []  # what we sent to ourselves
         self.on_frame_failed: FrameFailed | None = None  # told of errors in handling a datagram; None: they are raised
         self._is_order_due = False  # something has come for the channel that was not put in order yet
-        self._is_held = False
+        self._is_paused = False
         self._lacks_state = False  # as of the last view or state that was handed up
         self._timed: list[Timed] = [self.unicast, self.channel, self.snapshots]
         self._membership: Membership | None = None
         if config.membership is not None:
             settings = config.membership_sized(config.membership)
-            settings = replace(settings, may_bootstrap=settings.may_bootstrap and memory.may_bootstrap)
-            kept = (memory.record, memory.epoch, memory.past)
+            settings = replace(settings, may_bootstrap=settings.may_bootstrap and durable_state.may_bootstrap)
+            kept = (durable_state.record, durable_state.epoch, durable_state.earlier_incarnations)
             self._membership = Membership(address, self.channel, settings, self.counters, rng, *kept)
             self._timed.append(self._membership)
 
@@ -148,14 +148,14 @@ class Member:
         return self._perform(self.channel.send(messages, now, port), now)
 
     def multicast_ordered(
-        self, messages: Sequence[bytes], now: int, *, is_patient: bool = True, port: int = Port.APP
+        self, messages: Sequence[bytes], now: int, *, waits_for_primary: bool = True, port: int = Port.APP
     ) -> list[Effect]:
         """Deliver these at all members in one order. In a view that is not primary they wait, unless told not to."""
         if self.channel.ordering is None:
             raise MisuseError("this member has no total order: give its MemberConfig an OrderingConfig")
         if port in UNCOUNTED:
             raise MisuseError(f"messages of port {port} are for the members themselves, and are not ordered")
-        if not is_patient and not self.view.is_primary:
+        if not waits_for_primary and not self.view.is_primary:
             raise NotPrimaryError(
                 f"{self.view} is not primary: without a majority nothing can be ordered; wait for a primary view"
             )
@@ -170,10 +170,10 @@ class Member:
         self.channel.persisted(position, now)
         return []
 
-    def keep_log(self, *, is_whole: bool = True) -> None:
+    def keep_log(self, *, is_caught_up: bool = True) -> None:
         """A journal keeps our log, and has all of it; or a part is still to be fetched."""
         if self.channel.ordering is not None:
-            self.channel.ordering.keep(is_whole=is_whole)
+            self.channel.ordering.keep(is_caught_up=is_caught_up)
 
     def sync(self, peer: Address, now: int) -> list[Effect]:
         return self._perform(self.unicast.sync(peer, now), now)
@@ -186,17 +186,17 @@ class Member:
         """Drop the unicast receive window for `peer`; if it goes on sending, a SYNC brings the two in step again."""
         return self._perform(self.unicast.close_receiver(peer, now, remember=remember), now)
 
-    def hold(self) -> None:
+    def pause(self) -> None:
         """The application is not ready for more: deliver nothing, and let the windows push back on the senders."""
-        self._is_held = True
-        self.unicast.hold()
-        self.channel.hold()
+        self._is_paused = True
+        self.unicast.pause()
+        self.channel.pause()
 
-    def release(self, now: int) -> list[Effect]:
-        self._is_held = False
-        effects = self.unicast.release(now)
+    def resume(self, now: int) -> list[Effect]:
+        self._is_paused = False
+        effects = self.unicast.resume(now)
         if not self._delivery.is_full:
-            effects += self.channel.release(now)
+            effects += self.channel.resume(now)
         return self._perform(effects, now)
 
     def leave(self, now: int) -> list[Effect]:
@@ -234,13 +234,13 @@ class Member:
 
         `unsent`: what the application has sent before, as it believes, and a driver has not handed to us yet.
         """
-        return self._perform(self._strategy.supply(snapshot, data, unsent, self.members, now), now)
+        return self._perform(self._snapshot_adapter.supply(snapshot, data, unsent, self.members, now), now)
 
     def refuse_snapshot_state(
-        self, snapshot: SnapshotId, reason: str, now: int, *, passes: bool = False
+        self, snapshot: SnapshotId, reason: str, now: int, *, is_transient: bool = False
     ) -> list[Effect]:
         """The application cannot give its state, or not yet; the snapshot fails, and its initiator hears why."""
-        return self._perform(self.snapshots.refuse(snapshot, reason, now, passes=passes), now)
+        return self._perform(self.snapshots.refuse(snapshot, reason, now, is_transient=is_transient), now)
 
     # Views that are handed to us
 
@@ -252,7 +252,7 @@ class Member:
         """The process is gone for good: release whoever waits for it, and drop what is kept of it."""
         if address == self.address or address in self.members:
             raise MisuseError(f"{address} is in the view; install a view without it first")
-        return self._perform(self._part_with(address, now), now)
+        return self._perform(self._remove_peer(address, now), now)
 
     def install_view(self, members: Sequence[Address], digest: Mapping[Address, int], now: int) -> list[Effect]:
         effects = self.multicast.install_view(members, digest, now)
@@ -319,10 +319,10 @@ class Member:
             self._failed(datagram, error, self.on_frame_failed)
             return []
 
-    def _failed(self, datagram: bytes, error: Exception, tell: FrameFailed) -> None:
+    def _failed(self, datagram: bytes, error: Exception, report: FrameFailed) -> None:
         self.counters[Count.FRAME_FAILED] += 1
         self._looped.clear()
-        tell(datagram, error)
+        report(datagram, error)
 
     def _handed_up(self) -> tuple[int, ...]:
         """Grows with all that is handed to the application, or promised to it."""
@@ -392,12 +392,12 @@ class Member:
         return self.membership.record
 
     @property
-    def memory(self) -> DurableState:
+    def durable_state(self) -> DurableState:
         """What a journal that is always up to date would hand to the next life of this process."""
         membership, ordering = self.membership, self.channel.ordering
         position, stable = (ordering.position, ordering.stable) if ordering is not None else (0, 0)
-        past = (*membership.past, self.address.incarnation)
-        known = (membership.record, membership.epoch, position, stable, past, self.producers)
+        earlier_incarnations = (*membership.earlier_incarnations, self.address.incarnation)
+        known = (membership.record, membership.epoch, position, stable, earlier_incarnations, self.producers)
         return DurableState(*known, may_bootstrap=membership.may_bootstrap)
 
     @property
@@ -416,8 +416,8 @@ class Member:
         return self.membership.is_settled
 
     @property
-    def held_frames(self) -> int:
-        return self.unicast.held_frames + self.multicast.held_frames
+    def buffered_frames(self) -> int:
+        return self.unicast.buffered_frames + self.multicast.buffered_frames
 
     # Frames
 
@@ -432,7 +432,7 @@ class Member:
 
     def _admit(self, datagram: bytes, now: int) -> tuple[Address, Frame] | None:
         envelope = decode(self._group, datagram)
-        if not isinstance(envelope, Envelope):
+        if not isinstance(envelope, DecodedDatagram):
             self.counters[Count.DATAGRAM_REJECTED] += 1
             return None
         if envelope.source == self._incarnation:  # what we send to ourselves never comes from the network
@@ -452,7 +452,7 @@ class Member:
             return None
         return source, envelope.frame
 
-    def _introduced(self, envelope: Envelope, sender: Address) -> tuple[Address, Frame] | None:
+    def _introduced(self, envelope: DecodedDatagram, sender: Address) -> tuple[Address, Frame] | None:
         """A greeting says who its sender is; it must be the one that the datagram says."""
         if sender.incarnation != envelope.source or sender == self.address:
             self.counters[Count.FRAME_MISPLACED] += 1
@@ -497,10 +497,10 @@ class Member:
         """All that one input of one machine has led to. Only then does a snapshot know how far everything is."""
         made = self._made(effects, now) if effects else []
         if self._looped:
-            made += self._hear_ourselves(now)
-        return made + self._made(self._strategy.settle(now), now) if self.snapshots.is_recording else made
+            made += self._receive_own(now)
+        return made + self._made(self._snapshot_adapter.settle(now), now) if self.snapshots.is_recording else made
 
-    def _hear_ourselves(self, now: int) -> list[Effect]:
+    def _receive_own(self, now: int) -> list[Effect]:
         """Unicast frames to ourselves take the way of all others, without the network."""
         made: list[Effect] = []
         for _ in steps("what this member sends to itself", MOST_SENDS):
@@ -540,13 +540,13 @@ class Member:
             case RolledBack() if self._membership is not None:
                 self._membership.rolled_back()
             case StateReceived():
-                return [effect, *(self._release_held(now) if effect.is_last else [])]
+                return [effect, *(self._deliver_buffered(now) if effect.is_last else [])]
             case BehindPurgePoint() if self._membership is not None:
                 return [effect, *self._made(self._membership.behind_purge_point(effect.sender, now), now)]
             case SendMarker():
-                return self._made(self._strategy.mark(effect, self.members, now), now)
-            case Tell():
-                return self._made(self._strategy.tell(effect, now), now)
+                return self._made(self._snapshot_adapter.mark(effect, self.members, now), now)
+            case SendSnapshotMessage():
+                return self._made(self._snapshot_adapter.send_to(effect, now), now)
         return [effect]
 
     def _parts(self, destination: int, frame: Frame) -> tuple[bytes, bytes]:
@@ -560,21 +560,21 @@ class Member:
         return [Datagram(self._others, *self._parts(NOBODY, frame))]
 
     def _deliver(self, effect: Deliver, now: int) -> list[Effect]:
-        keep_back = self._lacks_state and effect.channel is not Channel.UNICAST
-        delivered = self._delivery.take(effect, keep_back=keep_back)
-        if keep_back and self._delivery.is_full:
-            self.channel.hold()
-        return self._made(self._strategy.hand_up(delivered, now), now) if delivered else []
+        is_buffering = self._lacks_state and effect.channel is not Channel.UNICAST
+        delivered = self._delivery.take(effect, is_buffering=is_buffering)
+        if is_buffering and self._delivery.is_full:
+            self.channel.pause()
+        return self._made(self._snapshot_adapter.hand_up(delivered, now), now) if delivered else []
 
     def _hand_up(self, delivered: Sequence[Delivered], now: int) -> list[Effect]:
-        return self._made(self._strategy.hand_up(delivered, now), now)
+        return self._made(self._snapshot_adapter.hand_up(delivered, now), now)
 
-    def _release_held(self, now: int) -> list[Effect]:
+    def _deliver_buffered(self, now: int) -> list[Effect]:
         """The state is here: what was delivered since follows it."""
         self._lacks_state, was_full = False, self._delivery.is_full
         self.snapshots.has_state()
-        released = self._hand_up(self._delivery.release(), now)
-        return released + (self._made(self.channel.release(now), now) if was_full and not self._is_held else [])
+        released = self._hand_up(self._delivery.take_buffered(), now)
+        return released + (self._made(self.channel.resume(now), now) if was_full and not self._is_paused else [])
 
     # Views
 
@@ -583,17 +583,17 @@ class Member:
         gone = [member for member in self.members if member not in installed.view]
         self._delivery.retain((), Channel.MULTICAST, Channel.TOTAL)  # no message spans two views
         was_full = self._delivery.is_full
-        kept = self._end_of_keeping(installed, now)
+        kept = self._end_buffering(installed, now)
         kept += self.snapshots.begin_view(installed.view, lacks_state=self._lacks_state)
         self._change_members(installed.view.members)
-        effects = [effect for member in gone for effect in self._part_with(member, now)]
-        effects += self.channel.release(now) if was_full and not self._is_held else []
+        effects = [effect for member in gone for effect in self._remove_peer(member, now)]
+        effects += self.channel.resume(now) if was_full and not self._is_paused else []
         return [*kept, installed, *self._made(effects, now)]
 
-    def _end_of_keeping(self, installed: ViewInstalled, now: int) -> list[Effect]:
+    def _end_buffering(self, installed: ViewInstalled, now: int) -> list[Effect]:
         """What was kept back is in the state that comes with the view; if none comes, it is delivered after all."""
         self._lacks_state = self.address.incarnation in installed.lacking
-        kept = self._delivery.release()
+        kept = self._delivery.take_buffered()
         if not self._lacks_state:
             return self._hand_up(kept, now)
         ours = [batch for batch in kept if batch.channel is Channel.TOTAL and batch.sender == self.address]
@@ -606,7 +606,7 @@ class Member:
             self.learn(address)
         self._delivery.retain(members, Channel.MULTICAST, Channel.TOTAL)
 
-    def _part_with(self, address: Address, now: int) -> list[Effect]:
+    def _remove_peer(self, address: Address, now: int) -> list[Effect]:
         self._known.pop(address.incarnation, None)
         self.multicast.forget(address)
         effects = self.unicast.remove(address, now)

@@ -17,15 +17,15 @@ from motet.protocol.member.delivery import Delivered
 from motet.protocol.ordering import TotalOrder
 from motet.protocol.snapshot import SnapshotId, Snapshots
 from motet.protocol.snapshot.config import SnapshotConfig
-from motet.protocol.snapshot.machine import SendMarker, Tell
+from motet.protocol.snapshot.machine import SendMarker, SendSnapshotMessage
 from motet.protocol.snapshot.participation import LocalState
 from motet.protocol.unicast import Unicast
 from motet.protocol.wire.body import Port, split
-from motet.protocol.wire.snapshot import Held, Retransmitted, StreamKind, StreamWindow, Waiting
+from motet.protocol.wire.snapshot import HeldBackFrame, Retransmitted, StreamKind, StreamWindow, Waiting
 
 
 @dataclass(slots=True)
-class SnapshotCarrier:
+class SnapshotAdapter:
     local: Address
     unicast: Unicast
     channel: GroupChannel
@@ -35,7 +35,7 @@ class SnapshotCarrier:
     @classmethod
     def of(
         cls, local: Address, unicast: Unicast, channel: GroupChannel, config: SnapshotConfig, counters: Counters
-    ) -> SnapshotCarrier:
+    ) -> SnapshotAdapter:
         return cls(local, unicast, channel, counters, Snapshots(local, config, counters))
 
     def hand_up(self, delivered: Iterable[Delivered], now: int) -> list[Effect]:
@@ -80,10 +80,10 @@ class SnapshotCarrier:
         effects = self.channel.mark(effect.data, now)
         for member in members:
             if member != self.local or effect.to_itself:
-                effects += self.tell(Tell(member, effect.data), now)
+                effects += self.send_to(SendSnapshotMessage(member, effect.data), now)
         return effects
 
-    def tell(self, effect: Tell, now: int) -> list[Effect]:
+    def send_to(self, effect: SendSnapshotMessage, now: int) -> list[Effect]:
         try:
             return self.unicast.send(effect.to, (effect.data,), now, Port.SNAPSHOT)
         except TooManyPeersError:
@@ -104,7 +104,7 @@ class SnapshotCarrier:
             ordering.position,
             ordering.stable,
             windows,
-            tuple(self._held()),
+            tuple(self._held_back()),
             (*waiting, *unsent),
             ordering.sent,
             talks_to_itself,
@@ -124,13 +124,13 @@ class SnapshotCarrier:
                 window = receiver.window
                 yield StreamWindow(StreamKind.UNICAST_FROM, name, window.low, window.delivered, window.high)
 
-    def _held(self) -> Iterator[Held]:
+    def _held_back(self) -> Iterator[HeldBackFrame]:
         """The hold-back queue, in its order."""
         ordering = self.channel.ordering
         assert ordering is not None
         for one in sorted(ordering.queue, key=lambda pending: pending.key):
             sender = ordering.members[one.sender].incarnation
-            yield Held(sender, one.id, one.number.number, one.number.proposer, one.is_decided, len(one.body))
+            yield HeldBackFrame(sender, one.id, one.number.number, one.number.proposer, one.is_decided, len(one.body))
 
 
 def _retransmitted(ordering: TotalOrder) -> Iterator[Retransmitted]:

@@ -38,7 +38,7 @@ class Multicast:
         self._members: dict[int, Address] = {local.incarnation: local}
         self._early: dict[Address, dict[int, MulticastData]] = {}
         self._repaired: dict[tuple[int, int], tuple[Address | None, int]] = {}  # last answer: to whom (None: all), when
-        self._is_held = False
+        self._is_paused = False
         self._has_left = False
 
     # What the application asks for
@@ -52,7 +52,7 @@ class Multicast:
             raise BacklogFullError(
                 f"{waiting} bytes wait for window space already; wait for Admitted before sending more"
             )
-        return self._sender.send(messages, now, is_held=self._is_held, port=port) if messages else []
+        return self._sender.send(messages, now, is_paused=self._is_paused, port=port) if messages else []
 
     def leave(self, now: int) -> list[Effect]:
         """Sends that wait end with an error; what is in the window can still be repaired."""
@@ -61,15 +61,15 @@ class Multicast:
             LeftGroupError("the member left the group before the window had space for this message")
         )
 
-    def hold(self) -> None:
+    def pause(self) -> None:
         """The application takes nothing for now; windows fill and senders wait."""
-        self._is_held = True
+        self._is_paused = True
 
-    def release(self, now: int) -> list[Effect]:
-        self._is_held = False
-        effects = self._sender.pump(now, is_held=False)
+    def resume(self, now: int) -> list[Effect]:
+        self._is_paused = False
+        effects = self._sender.pump(now, is_paused=False)
         for receiver in self._receivers.values():
-            effects += receiver.settle(now, is_held=False)
+            effects += receiver.settle(now, is_paused=False)
         return effects
 
     # What membership says
@@ -87,10 +87,10 @@ class Multicast:
         self._share_sockets(len(members))
         window = self._sender.window
         joined_at = min(digest.get(self._local, window.low), window.high)
-        effects = self._sender.retain(members, joined_at, now, is_held=self._is_held)
+        effects = self._sender.retain(members, joined_at, now, is_paused=self._is_paused)
         self._insert_early(members)
         for receiver in self._receivers.values():
-            effects += receiver.settle(now, is_held=self._is_held)
+            effects += receiver.settle(now, is_paused=self._is_paused)
         return effects
 
     # A flush: what membership asks for when a view ends
@@ -106,7 +106,7 @@ class Multicast:
         for sender, end in cut.items():
             if sender in self._receivers:
                 self._receivers[sender].fetch(end, now)
-                effects += self._receivers[sender].settle(now, is_held=self._is_held)
+                effects += self._receivers[sender].settle(now, is_paused=self._is_paused)
         return effects
 
     def is_complete(self, cut: Mapping[Address, Cut[Address]]) -> bool:
@@ -126,9 +126,9 @@ class Multicast:
         """The flush was called off: go on in the same view."""
         for receiver in self._receivers.values():
             receiver.thaw()
-        effects = self._sender.thaw(now, is_held=self._is_held)
+        effects = self._sender.thaw(now, is_paused=self._is_paused)
         for receiver in self._receivers.values():
-            effects += receiver.settle(now, is_held=self._is_held)
+            effects += receiver.settle(now, is_paused=self._is_paused)
         return effects
 
     def end_view(self, cut: Mapping[Address, Cut[Address]]) -> list[Effect]:
@@ -138,7 +138,7 @@ class Multicast:
         effects = self._sender.deliver_rest()
         for sender, receiver in self._receivers.items():
             effects += receiver.deliver_rest(cut[sender].seqno if sender in cut else receiver.window.delivered)
-            receiver.let_go()
+            receiver.discard_view()
         return effects
 
     def begin_view(
@@ -149,7 +149,7 @@ class Multicast:
         self._sender.view = tag
         ours = {self._local: self._sender.window.high}
         effects = self.install_view(members, {**digest, **ours}, now)
-        return effects + self._sender.thaw(now, is_held=self._is_held)
+        return effects + self._sender.thaw(now, is_paused=self._is_paused)
 
     def forget(self, address: Address) -> None:
         """The process is gone for good: what was kept for a view with it is of no use."""
@@ -166,7 +166,7 @@ class Multicast:
 
     def pump(self, now: int) -> list[Effect]:
         """Send what waits, ours and the rider's, as far as the window allows."""
-        return self._sender.pump(now, is_held=self._is_held)
+        return self._sender.pump(now, is_paused=self._is_paused)
 
     def digest(self) -> dict[Address, DigestEntry]:
         """What we know at first hand of every stream, ours included."""
@@ -185,7 +185,7 @@ class Multicast:
             else:
                 effects += self._handle(source, frame, touched, now)
         for receiver in touched:
-            effects += receiver.settle(now, is_held=self._is_held)
+            effects += receiver.settle(now, is_paused=self._is_paused)
         return effects
 
     def tick(self, now: int) -> list[Effect]:
@@ -212,17 +212,17 @@ class Multicast:
         return self._receivers.get(member)
 
     @property
-    def held_frames(self) -> int:
+    def buffered_frames(self) -> int:
         """How many frames are in memory, for the bound: members * capacity + early_frames."""
         windows = [self._sender.window] + [receiver.window for receiver in self._receivers.values()]
-        return sum(window.held for window in windows) + sum(map(len, self._early.values()))
+        return sum(window.occupied for window in windows) + sum(map(len, self._early.values()))
 
     # Frames
 
     def _handle(self, source: Address, frame: Frame, touched: list[MulticastReceiver], now: int) -> list[Effect]:
         match frame:
             case MulticastAck():
-                return self._sender.ack(source, frame.seqno, now, is_held=self._is_held)
+                return self._sender.ack(source, frame.seqno, now, is_paused=self._is_paused)
             case Highest():
                 if frame.view == self._sender.view and (receiver := self._touch(source, touched)):
                     receiver.highest(frame)
@@ -240,7 +240,7 @@ class Multicast:
             return
         receiver = self._receivers.get(sender)
         if frame.view != self._sender.view and sender != self._local:
-            self._keep_early(sender, frame)  # perhaps of the view that comes next
+            self._buffer_early(sender, frame)  # perhaps of the view that comes next
         elif receiver is not None:
             if receiver not in touched:
                 touched.append(receiver)
@@ -248,7 +248,7 @@ class Multicast:
         elif sender == self._local:
             self._counters[Count.FRAME_DUPLICATE] += 1
         else:
-            self._keep_early(sender, frame)
+            self._buffer_early(sender, frame)
 
     def _touch(self, source: Address, touched: list[MulticastReceiver]) -> MulticastReceiver | None:
         receiver = self._receivers.get(source)
@@ -353,7 +353,7 @@ class Multicast:
         for receiver in self._receivers.values():
             receiver.ack_threshold = max(1, share // 4)
 
-    def _keep_early(self, sender: Address, frame: MulticastData) -> None:
+    def _buffer_early(self, sender: Address, frame: MulticastData) -> None:
         if sum(map(len, self._early.values())) >= self._config.early_frames:
             self._counters[Count.FRAME_EARLY_DROPPED] += 1
             return

@@ -89,7 +89,7 @@ class MulticastReceiver:
         self.window.advance(seqno)
         self._stable = max(self._stable, seqno)
 
-    def let_go(self) -> None:
+    def discard_view(self) -> None:
         """The view has ended: whoever goes on has delivered all that we have.
 
         Frames of the next view say so and are kept elsewhere. What lies beyond the cut was sent in this one by somebody
@@ -112,8 +112,8 @@ class MulticastReceiver:
         Frozen again by another coordinator, we report no more than before, or than the cut of its predecessor: what
         came since may be of the next view.
         """
-        held = self.window.contiguous
-        self._limit = held if self._limit is None else min(self._limit, held)
+        contiguous = self.window.contiguous
+        self._limit = contiguous if self._limit is None else min(self._limit, contiguous)
         return DigestEntry(self._stable, self.window.delivered, self._limit)
 
     def fetch(self, cut: Cut[Address], now: int) -> None:
@@ -123,7 +123,7 @@ class MulticastReceiver:
         self._goal = cut
         self._purged = 0
         self._make_room(cut)
-        self._gaps.hurry(cut.seqno, now)
+        self._gaps.poll_now(cut.seqno, now)
 
     def _make_room(self, cut: Cut[Address]) -> None:
         """A window smaller than the sender's must let go of more than is stable, or it would never get there."""
@@ -140,14 +140,14 @@ class MulticastReceiver:
         self.thaw()
         return effects
 
-    def settle(self, now: int, *, is_held: bool) -> list[Effect]:
+    def settle(self, now: int, *, is_paused: bool) -> list[Effect]:
         """End of a batch: deliver, ack when enough was delivered or an ack is owed, watch the gaps.
 
         On the way to a cut we deliver even to an application that takes nothing: the view that follows waits for it,
         and a small window gets there in several steps.
         """
         effects: list[Effect] = []
-        if not is_held or self._goal is not None:
+        if not is_paused or self._goal is not None:
             effects += self._deliver()
         if self._goal is not None:
             self._make_room(self._goal)
@@ -163,7 +163,7 @@ class MulticastReceiver:
         effects: list[Effect] = []
         if self._ack_due is not None and now >= self._ack_due:
             effects += self._send_ack()
-        asked = self._gaps.look(now)
+        asked = self._gaps.poll(now)
         for part in parts(asked, self._config.request_limit, self._config.request_spans):
             self._counters[Count.REPAIR_ASKED] += 1
             effects.append(Transmit(self._ask, MulticastXmitRequest(self.sender.incarnation, part)))

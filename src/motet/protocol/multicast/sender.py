@@ -30,7 +30,7 @@ class Piggyback(Protocol):
     def next_body(self, now: int) -> bytes | None:
         """What goes into the next frame; None when there is nothing."""
 
-    def lift(self, body: bytes, now: int) -> bytes:
+    def attach(self, body: bytes, now: int) -> bytes:
         """A body of ours is about to leave: something may ride on it."""
 
 
@@ -79,12 +79,12 @@ class MulticastSender:
     def is_drained(self) -> bool:
         return self.window.low == self.window.high and not self._backlog
 
-    def send(self, messages: Sequence[bytes], now: int, *, is_held: bool, port: int = Port.APP) -> list[Effect]:
+    def send(self, messages: Sequence[bytes], now: int, *, is_paused: bool, port: int = Port.APP) -> list[Effect]:
         self._backlog.extend(messages, port)
         self.accepted += 0 if port in UNCOUNTED else len(messages)
-        return self.pump(now, is_held=is_held)
+        return self.pump(now, is_paused=is_paused)
 
-    def pump(self, now: int, *, is_held: bool) -> list[Effect]:
+    def pump(self, now: int, *, is_paused: bool) -> list[Effect]:
         """Fill the window from the backlog and deliver our own part, until neither makes room for the other."""
         effects: list[Effect] = []
         admitted = self.admitted
@@ -92,14 +92,14 @@ class MulticastSender:
         while has_room:
             effects += self._fill(now)
             was_full = self._is_full  # if not, nothing is left to be sent
-            delivered = [] if is_held else self._deliver_own()
+            delivered = [] if is_paused else self._deliver_own()
             effects += delivered
             has_room = was_full and bool(delivered) and not (self._is_full or self._is_frozen)
         if self.admitted > admitted:
             effects.append(Admitted(Channel.MULTICAST, None, self.admitted))
         return effects
 
-    def ack(self, member: Address, seqno: int, now: int, *, is_held: bool) -> list[Effect]:
+    def ack(self, member: Address, seqno: int, now: int, *, is_paused: bool) -> list[Effect]:
         if member not in self.acks:
             self._counters[Count.ACK_OF_NON_MEMBER] += 1
             return []
@@ -110,21 +110,21 @@ class MulticastSender:
             self._round_trip.sample(now - self._noticed_at)
             self._noticed_at = None
         before, after = self.acks.ack(member, seqno)
-        return self._purge(now, is_held=is_held) if after > before else []
+        return self._purge(now, is_paused=is_paused) if after > before else []
 
-    def retain(self, members: Iterable[Address], joined_at: int, now: int, *, is_held: bool) -> list[Effect]:
+    def retain(self, members: Iterable[Address], joined_at: int, now: int, *, is_paused: bool) -> list[Effect]:
         """A new view: those who left no longer hold us back; those who joined have acked up to `joined_at`."""
         self.acks.retain(members, max(joined_at, self.window.low))
-        return self._purge(now, is_held=is_held)
+        return self._purge(now, is_paused=is_paused)
 
     def freeze(self) -> DigestEntry:
         """Send nothing new in this view; what waits goes out in the next one."""
         self._is_frozen = True
         return DigestEntry(self.window.low, self.window.delivered, self.window.high)
 
-    def thaw(self, now: int, *, is_held: bool) -> list[Effect]:
+    def thaw(self, now: int, *, is_paused: bool) -> list[Effect]:
         self._is_frozen = False
-        return self.pump(now, is_held=is_held)
+        return self.pump(now, is_paused=is_paused)
 
     def deliver_rest(self) -> list[Effect]:
         """The end of the old view: whoever goes on has all that we sent."""
@@ -190,7 +190,7 @@ class MulticastSender:
         if self._is_piggyback_turn or not self._backlog:
             return self.piggyback.next_body(now) or self._own_body()
         body = self._own_body()
-        return self.piggyback.lift(body, now) if body is not None else None
+        return self.piggyback.attach(body, now) if body is not None else None
 
     def _own_body(self) -> bytes | None:
         if not self._backlog:
@@ -208,10 +208,10 @@ class MulticastSender:
         self._counters[Count.FRAME_DELIVERED] += len(bodies)
         return [Deliver(Channel.MULTICAST, self._local, self.window.delivered - len(bodies) + 1, bodies)]
 
-    def _purge(self, now: int, *, is_held: bool) -> list[Effect]:
+    def _purge(self, now: int, *, is_paused: bool) -> list[Effect]:
         self.window.purge(self.acks.minimum)
         self._restart_tail_timer(now)
-        return self.pump(now, is_held=is_held)
+        return self.pump(now, is_paused=is_paused)
 
     def _restart_tail_timer(self, now: int) -> None:
         self._attempt = 0

@@ -12,7 +12,7 @@ from motet.protocol.wire.ordered import HEADER, NUMBER, PROPOSAL, TAG
 
 RUN_BYTES = 24
 RUNS_OVERHEAD = 26  # the view id, the length of the list, and whose frames they are about
-_LEAD_BYTES = HEADER.size + TAG.size + PROPOSAL.size  # what stands before the numbers that ride on a frame
+_HEADER_BYTES = HEADER.size + TAG.size + PROPOSAL.size  # what stands before the numbers that ride on a frame
 MOST_IN_FLIGHT = 4096  # frames of one sender that are held back here; no member that behaves has more under way
 
 
@@ -21,7 +21,7 @@ class OrderingConfig:
     body_bytes: int = 60_000  # the largest body, numbers that ride along included
     strategy: str = "window"  # rides on the reliable multicast; "continuous": the seed's sender on plain datagrams
     window: int = 64  # frames of ours that may be under way without being delivered
-    reach: int = 1024  # frames of ours that others may not have delivered yet; bounds their hold-back queues
+    in_flight_limit: int = 1024  # frames of ours that others may not have delivered yet; bounds their hold-back queues
     backlog_bytes: int = 32 << 20  # accepted but waiting; once beyond it, `send` refuses
     ask_ns: int = 50 * MILLISECOND  # proposals that are late are asked for after this, then half as often
     progress_ns: int = 10 * MILLISECOND  # how often members tell how far they are, while that changes
@@ -36,7 +36,7 @@ class OrderingConfig:
     def __post_init__(self) -> None:
         require_between("body_bytes", self.body_bytes, 2 * MIN_BODY_BYTES, MAX_DATAGRAM_BYTES)
         require_between("window", self.window, 1, MOST_IN_FLIGHT)
-        require_between("reach", self.reach, self.window, MOST_IN_FLIGHT)
+        require_between("in_flight_limit", self.in_flight_limit, self.window, MOST_IN_FLIGHT)
         if self.strategy not in ("window", "continuous"):
             raise ConfigError(f"strategy is {self.strategy!r}; allowed are 'window' and 'continuous'")
         require_between("backlog_bytes", self.backlog_bytes, 1, 1 << 40)
@@ -49,7 +49,7 @@ class OrderingConfig:
         if self.body_bytes - self.piggyback_bytes < MIN_BODY_BYTES:
             raise ConfigError(
                 f"most_piggybacks is {self.most_piggybacks}: that leaves no room in a body of {self.body_bytes} bytes; "
-                f"allowed are at most {(self.body_bytes - MIN_BODY_BYTES - _LEAD_BYTES) // NUMBER.size}"
+                f"allowed are at most {(self.body_bytes - MIN_BODY_BYTES - _HEADER_BYTES) // NUMBER.size}"
             )
 
     @property
@@ -60,4 +60,4 @@ class OrderingConfig:
     @property
     def piggyback_bytes(self) -> int:
         """What the numbers that ride on a frame may take of it."""
-        return _LEAD_BYTES + self.most_piggybacks * NUMBER.size
+        return _HEADER_BYTES + self.most_piggybacks * NUMBER.size

@@ -39,23 +39,23 @@ from motet.protocol.wire.frames import (
     ProposalRequest,
     Proposals,
 )
-from motet.protocol.wire.ordered import ORDERED, Number, Ordered, Tag, header, unseal
+from motet.protocol.wire.ordered import ORDERED, Ordered, SequenceNumber, Tag, header, unseal
 
 MOST_AGREED = 4000  # numbers that the answer to PREPARE can carry in one datagram
 
 
 @dataclass(slots=True)
-class _Peer:
+class _SenderBuffer:
     """What we hold of one sender, beside the hold-back queue."""
 
-    early: dict[int, OrderData] = field(default_factory=dict)  # DATA that waits for its turn
-    numbers: dict[int, Number] = field(default_factory=dict)  # SEQ that does
+    data: dict[int, OrderData] = field(default_factory=dict)  # DATA that waits for its turn
+    numbers: dict[int, SequenceNumber] = field(default_factory=dict)  # SEQ that does
     settled: int = 0  # all members have its numbers up to here
-    agreed: dict[int, Number] = field(default_factory=dict)  # those after it that we know
+    agreed: dict[int, SequenceNumber] = field(default_factory=dict)  # those after it that we know
 
 
 class ContinuousStrategy:
-    is_well_heard = True  # nothing depends on it here: SEQ alone decides
+    is_fast_path_allowed = True  # nothing depends on it here: SEQ alone decides
     delivers_undecided = False
     is_eager = False  # nothing rides on our stream
 
@@ -64,7 +64,7 @@ class ContinuousStrategy:
         self._config = config
         self._outbox = outbox
         self._counters = counters
-        self._is_held = False
+        self._is_paused = False
         self.begin_view(View(NO_VIEW, (local,), is_primary=False), Isis(1, 0), 0)
 
     def begin_view(self, view: View, isis: Isis, now: int) -> None:
@@ -77,7 +77,7 @@ class ContinuousStrategy:
         self._seqs: ContinuousSender[OrderSeq] = ContinuousSender()
         self.sent = 0  # ids of ours that have been used
         self._settled = 0  # of them, all members have the number
-        self._peers = [_Peer() for _ in view.members]
+        self._peers = [_SenderBuffer() for _ in view.members]
         self._is_frozen = False
         self._to_self: list[Frame] = []
         self._out: list[Effect] = []
@@ -87,7 +87,7 @@ class ContinuousStrategy:
     def next_body(self, now: int) -> bytes | None:
         return None
 
-    def lift(self, body: bytes, now: int) -> bytes:
+    def attach(self, body: bytes, now: int) -> bytes:
         return body
 
     def take(self, rank: int, ordered: Ordered) -> None:
@@ -98,7 +98,7 @@ class ContinuousStrategy:
     def advance(self, now: int) -> None:
         self._absorb_all()  # the streams may have come to where a DATA waits for them
         for _ in steps("the continuous strategy", MOST_SENDS):
-            if not (self._pump(now) or self._hand_out(now) or self._hear_ourselves()):
+            if not (self._pump(now) or self._hand_out(now) or self._receive_own()):
                 break
 
     def outgoing(self) -> list[Effect]:
@@ -109,7 +109,7 @@ class ContinuousStrategy:
         has_room = self.sent - self._settled < self._window
         if self._is_frozen or not self._view.is_primary or not has_room or not self._outbox.may_leave:
             return False
-        body, _ = self._outbox.next(now, _lead)
+        body, _ = self._outbox.next(now, _data_header)
         self.sent += 1
         frame = OrderData(self._view.id, self.sent, self._settled, self._outbox.stream.sent, body)
         self._spread(*self._data.add(self.sent, frame, self._view.members, now))
@@ -141,12 +141,12 @@ class ContinuousStrategy:
         else:
             self._out.append(Transmit(member, frame))
 
-    def _hear_ourselves(self) -> bool:
+    def _receive_own(self) -> bool:
         """Our own messages take the way of all others."""
-        said, self._to_self = self._to_self, []
-        for frame in said:
+        own, self._to_self = self._to_self, []
+        for frame in own:
             self._handle(self._ranks[self._local], frame)
-        return bool(said)
+        return bool(own)
 
     # What other members say
 
@@ -165,9 +165,9 @@ class ContinuousStrategy:
                 self._data.remove(frame.id, self._view.members[rank])
             case OrderSeq():
                 self._on_seq(rank, frame)
-            case OrderSeqAck() if frame.id <= self._isis.final:
+            case OrderSeqAck() if frame.id <= self._isis.agreed_through:
                 self._seqs.remove(frame.id, self._view.members[rank])
-                while self._settled < self._isis.final and self._settled + 1 not in self._seqs:
+                while self._settled < self._isis.agreed_through and self._settled + 1 not in self._seqs:
                     self._settled += 1
             case Proposals() | ProposalRequest():
                 self._counters[Count.ORDER_MISMATCH] += 1
@@ -184,7 +184,7 @@ class ContinuousStrategy:
             self._counters[Count.FRAME_DUPLICATE] += 1
             self._propose_again(rank, frame.id)
         else:
-            self._peers[rank].early[frame.id] = frame
+            self._peers[rank].data[frame.id] = frame
             self._absorb(rank)
 
     def _propose_again(self, rank: int, frame_id: int) -> None:
@@ -201,7 +201,7 @@ class ContinuousStrategy:
         elif frame.id > self._isis.received(rank) or self._isis.is_absurd(frame.number):
             self._counters[Count.FRAME_MISPLACED] += 1  # final, it says, and we have not proposed
         else:
-            self._peers[rank].numbers[frame.id] = Number(frame.number, frame.proposer)
+            self._peers[rank].numbers[frame.id] = SequenceNumber(frame.number, frame.proposer)
             self._absorb(rank)
 
     def _learn_settled(self, rank: int, settled: int) -> None:
@@ -213,17 +213,17 @@ class ContinuousStrategy:
     def _absorb(self, rank: int) -> None:
         """Whatever it is the turn of. A frozen view takes nothing; an application that is not ready, no more DATA."""
         isis, peer = self._isis, self._peers[rank]
-        if self._is_frozen or not (peer.early or peer.numbers):
+        if self._is_frozen or not (peer.data or peer.numbers):
             return
         while (number := peer.numbers.pop(isis.decided(rank) + 1, None)) is not None:
             if isis.receive_number(rank, frame_id := isis.decided(rank) + 1, number):
                 peer.agreed[frame_id] = number
                 self._answer(rank, OrderSeqAck(self._view.id, frame_id))
         reached = self._outbox.stream.delivered(self._view.members[rank])
-        while (frame := peer.early.get(isis.received(rank) + 1)) is not None and frame.after <= reached:
-            if self._is_held or isis.held(rank) >= MOST_IN_FLIGHT:
+        while (frame := peer.data.get(isis.received(rank) + 1)) is not None and frame.after <= reached:
+            if self._is_paused or isis.held_back(rank) >= MOST_IN_FLIGHT:
                 break
-            ordered = unseal(peer.early.pop(frame.id).body)
+            ordered = unseal(peer.data.pop(frame.id).body)
             proposal = isis.receive_data(rank, frame.id, ordered.inner, ordered.sent_at, ordered.tag)
             assert proposal is not None
             self._answer(rank, OrderAck(self._view.id, frame.id, proposal))
@@ -267,16 +267,16 @@ class ContinuousStrategy:
     def conclude(self, isis: Isis, rest: Iterable[tuple[Address, Ordered]], agreed: AgreedNumbers) -> None:
         conclude_with(isis, self._view.members, agreed)
 
-    def end_view(self, *, goes_on: bool) -> list[Effect]:
+    def end_view(self, *, log_continues: bool) -> list[Effect]:
         """What of ours is not decided was never given a number by anybody: it is in no log, and can go out again."""
         self._is_frozen = True
         return self._outbox.put_back()
 
-    def hold(self) -> None:
-        self._is_held = True
+    def pause(self) -> None:
+        self._is_paused = True
 
-    def release(self) -> None:
-        self._is_held = False
+    def resume(self) -> None:
+        self._is_paused = False
 
     def _absorb_all(self) -> None:
         for rank in range(len(self._peers)):
@@ -285,12 +285,12 @@ class ContinuousStrategy:
     def _check(self) -> None:
         self._data._check()
         self._seqs._check()
-        assert self._settled <= self._isis.final <= self.sent <= self._settled + self._window
-        assert self._isis.decided(self._ranks[self._local]) == self._isis.final
+        assert self._settled <= self._isis.agreed_through <= self.sent <= self._settled + self._window
+        assert self._isis.decided(self._ranks[self._local]) == self._isis.agreed_through
         for peer in self._peers:
-            assert max(len(peer.early), len(peer.numbers), len(peer.agreed)) <= self._most
+            assert max(len(peer.data), len(peer.numbers), len(peer.agreed)) <= self._most
 
 
-def _lead(sent_at: int, tag: Tag | None) -> bytes:
+def _data_header(sent_at: int, tag: Tag | None) -> bytes:
     """Of a DATA: no numbers ride on it."""
     return header(0, (), is_ordered=True, sent_at=sent_at, tag=tag)

@@ -45,7 +45,7 @@ class PlainStream:
 class Dissemination(Protocol):
     sent: int  # frames of ours in this view
     delivers_undecided: bool  # all who end a view together hold the same undecided frames
-    is_well_heard: bool  # the others get what we propose, as far as they have told us
+    is_fast_path_allowed: bool  # the others get what we propose, as far as they have told us
 
     def begin_view(self, view: View, isis: Isis, now: int) -> None: ...
 
@@ -56,7 +56,7 @@ class Dissemination(Protocol):
         """There is something for the stream to take."""
 
     def next_body(self, now: int) -> bytes | None: ...
-    def lift(self, body: bytes, now: int) -> bytes: ...
+    def attach(self, body: bytes, now: int) -> bytes: ...
     def take(self, rank: int, ordered: Ordered) -> None: ...
 
     # Datagrams and time
@@ -83,12 +83,12 @@ class Dissemination(Protocol):
     def conclude(self, isis: Isis, rest: Iterable[tuple[Address, Ordered]], agreed: AgreedNumbers) -> None:
         """Bring `isis` to where all who end the view are: with the rest of the streams, and what any of them knew."""
 
-    def end_view(self, *, goes_on: bool) -> list[Effect]:
+    def end_view(self, *, log_continues: bool) -> list[Effect]:
         """Settle what was under way of ours."""
 
     def retransmissions(self) -> list[Retransmission]:
         """What this sender repeats by itself; empty where the reliable multicast does that."""
 
-    def hold(self) -> None: ...
-    def release(self) -> None: ...
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
     def _check(self) -> None: ...

@@ -18,66 +18,66 @@ from typing import NamedTuple
 from motet.protocol.core.identity import Address
 from motet.protocol.ordering.isis import Isis, Proposed
 from motet.protocol.wire.frames import AgreedNumbers
-from motet.protocol.wire.ordered import Number
+from motet.protocol.wire.ordered import SequenceNumber
 
-MOST_HEARD = 64  # frames of one sender whose proposals are kept; of further ones the sender tells us
+MOST_TRACKED = 64  # frames of one sender whose proposals are kept; of further ones the sender tells us
 
 
-class _Early(NamedTuple):
-    number: Number
+class _FastDecision(NamedTuple):
+    number: SequenceNumber
     proposed: int  # by us; the sender may still have to hear it
 
 
 @dataclass(slots=True)
-class _Sender:
-    heard: dict[int, Proposed]  # by id: what was proposed for frames that are not decided
-    decided: dict[int, _Early]  # by id: by us, and not said in its stream so far
+class _SenderProposals:
+    proposals: dict[int, Proposed]  # by id: what was proposed for frames that are not decided
+    decided: dict[int, _FastDecision]  # by id: by us, and not said in its stream so far
 
 
 class FastPath:
     def __init__(self, isis: Isis, size: int) -> None:
         self._isis = isis
         self._all = (1 << size) - 1
-        self._senders = [_Sender({}, {}) for _ in range(size)]
+        self._senders = [_SenderProposals({}, {}) for _ in range(size)]
 
-    def hear(self, sender: int, frame_id: int, proposer: int, number: int) -> None:
+    def add_proposal(self, sender: int, frame_id: int, proposer: int, number: int) -> None:
         """A proposal for a frame of somebody else, which may still be on its way to us."""
-        heard = self._senders[sender].heard
-        proposed = heard.get(frame_id)
+        proposals = self._senders[sender].proposals
+        proposed = proposals.get(frame_id)
         if proposed is not None:
             proposed.add(proposer, number)
-        elif self._isis.decided(sender) < frame_id and len(heard) < MOST_HEARD:
-            heard[frame_id] = Proposed(1 << proposer, number, proposer)
+        elif self._isis.decided(sender) < frame_id and len(proposals) < MOST_TRACKED:
+            proposals[frame_id] = Proposed(1 << proposer, number, proposer)
 
     def decide(self) -> None:
         """All that can be, of each sender in the order of its ids."""
         for rank, sender in enumerate(self._senders):
-            while sender.heard:
+            while sender.proposals:
                 frame_id = self._isis.decided(rank) + 1
-                proposed = sender.heard.get(frame_id)
-                if proposed is None or proposed.by != self._all or not self.settle(rank, frame_id, proposed.final):
+                proposed = sender.proposals.get(frame_id)
+                if proposed is None or proposed.by != self._all or not self.settle(rank, frame_id, proposed.maximum):
                     break
 
-    def settle(self, rank: int, frame_id: int, number: Number) -> bool:
+    def settle(self, rank: int, frame_id: int, number: SequenceNumber) -> bool:
         """The number of a frame is certain, and its stream does not say so yet."""
         proposed = self._isis.proposed(rank, frame_id)
         if proposed is None or not self._isis.receive_number(rank, frame_id, number):
             return False
-        self._senders[rank].heard.pop(frame_id, None)
-        self._senders[rank].decided[frame_id] = _Early(number, proposed)
+        self._senders[rank].proposals.pop(frame_id, None)
+        self._senders[rank].decided[frame_id] = _FastDecision(number, proposed)
         return True
 
-    def said(self, rank: int, frame_id: int, number: Number) -> bool:
+    def confirm(self, rank: int, frame_id: int, number: SequenceNumber) -> bool:
         """The stream says a number. True if we knew it, and the same one."""
         sender = self._senders[rank]
-        sender.heard.pop(frame_id, None)
-        early = sender.decided.pop(frame_id, None)
-        return early is not None and early.number == number
+        sender.proposals.pop(frame_id, None)
+        decision = sender.decided.pop(frame_id, None)
+        return decision is not None and decision.number == number
 
     def proposed(self, rank: int, frame_id: int) -> int | None:
         """What we proposed for a frame that we may have delivered, and whose sender does not say its number."""
-        early = self._senders[rank].decided.get(frame_id)
-        return early.proposed if early is not None else None
+        decision = self._senders[rank].decided.get(frame_id)
+        return decision.proposed if decision is not None else None
 
     def agreed(self, members: Sequence[Address]) -> AgreedNumbers:
         """What we have decided and a stream may never say."""
@@ -89,6 +89,6 @@ class FastPath:
 
     def _check(self) -> None:
         for rank, sender in enumerate(self._senders):
-            assert len(sender.heard) <= MOST_HEARD
+            assert len(sender.proposals) <= MOST_TRACKED
             ids = sorted(sender.decided)
             assert not ids or ids == list(range(ids[0], self._isis.decided(rank) + 1)), "a run that ends with the last"

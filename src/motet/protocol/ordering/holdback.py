@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from motet.protocol.wire.body import message_count
-from motet.protocol.wire.ordered import Number, Tag
+from motet.protocol.wire.ordered import SequenceNumber, Tag
 
 Key = tuple[int, bool, int, int, int]  # number, is decided, proposer, sender's rank, id
 
@@ -25,7 +25,7 @@ class Pending:
     id: int  # counted by its sender from 1 in this view
     body: bytes
     proposed: int  # our own proposal
-    number: Number
+    number: SequenceNumber
     is_decided: bool = False
     sent_at: int = 0
     tag: Tag | None = None
@@ -61,7 +61,7 @@ class HoldBackQueue:
         self._pending[pending.sender, pending.id] = pending
         heappush(self._heap, pending.key)
 
-    def decide(self, sender: int, frame_id: int, number: Number) -> bool:
+    def decide(self, sender: int, frame_id: int, number: SequenceNumber) -> bool:
         """The final number is known. False when there is no such frame, or it was decided already."""
         pending = self._pending.get((sender, frame_id))
         if pending is None or pending.is_decided:

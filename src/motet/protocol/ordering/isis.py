@@ -21,7 +21,7 @@ from motet.protocol.core.identity import Address
 from motet.protocol.core.limits import MOST_NUMBER_JUMP
 from motet.protocol.ordering.holdback import HoldBackQueue, Pending
 from motet.protocol.wire.frames import AgreedNumbers
-from motet.protocol.wire.ordered import Number, Tag
+from motet.protocol.wire.ordered import SequenceNumber, Tag
 
 
 @dataclass(slots=True)
@@ -41,9 +41,9 @@ class Proposed:
             self.number, self.proposer = number, proposer
 
     @property
-    def final(self) -> Number:
+    def maximum(self) -> SequenceNumber:
         """When all have proposed."""
-        return Number(self.number, self.proposer)
+        return SequenceNumber(self.number, self.proposer)
 
 
 class Isis:
@@ -57,7 +57,7 @@ class Isis:
         self._delivered = [0] * size  # and for what was delivered
         self._proposals: dict[int, Proposed] = {}  # of our own frames, by id
         self._all = (1 << size) - 1
-        self.final = 0  # the highest id of ours whose number was handed out
+        self.agreed_through = 0  # the highest id of ours whose number was handed out
 
     def receive_data(
         self, sender: int, frame_id: int, body: bytes, sent_at: int = 0, tag: Tag | None = None
@@ -67,7 +67,7 @@ class Isis:
             return None
         self._received[sender] = frame_id
         self.clock += 1
-        proposal = Number(self.clock, self._rank)
+        proposal = SequenceNumber(self.clock, self._rank)
         self.queue.add(Pending(sender, frame_id, body, self.clock, proposal, sent_at=sent_at, tag=tag))
         return self.clock
 
@@ -82,7 +82,7 @@ class Isis:
 
     def receive_proposal(self, proposer: int, frame_id: int, number: int) -> None:
         """For a frame of ours."""
-        if frame_id <= self.final or self.is_absurd(number):
+        if frame_id <= self.agreed_through or self.is_absurd(number):
             return
         proposed = self._proposals.get(frame_id)
         if proposed is None:
@@ -90,22 +90,22 @@ class Isis:
         else:
             proposed.add(proposer, number)
 
-    def agreed(self) -> tuple[int, list[Number]]:
+    def agreed(self) -> tuple[int, list[SequenceNumber]]:
         """The frames of ours that all have proposed for, from `first` on: their numbers, each handed out once."""
-        first, numbers, proposals = self.final + 1, [], self._proposals
-        while (proposed := proposals.get(self.final + 1)) is not None and proposed.by == self._all:
-            self.final += 1
-            numbers.append(proposed.final)
-            del proposals[self.final]
+        first, numbers, proposals = self.agreed_through + 1, [], self._proposals
+        while (proposed := proposals.get(self.agreed_through + 1)) is not None and proposed.by == self._all:
+            self.agreed_through += 1
+            numbers.append(proposed.maximum)
+            del proposals[self.agreed_through]
         return first, numbers
 
     def missing(self, proposer: int, sent: int) -> tuple[int, int] | None:
         """The span of our frames that this member has not proposed for, and must."""
-        ours, nobody = range(self.final + 1, sent + 1), Proposed(0, 0, 0)
+        ours, nobody = range(self.agreed_through + 1, sent + 1), Proposed(0, 0, 0)
         wanted = [frame_id for frame_id in ours if not self._proposals.get(frame_id, nobody).by >> proposer & 1]
         return (wanted[0], wanted[-1]) if wanted else None
 
-    def receive_number(self, sender: int, frame_id: int, number: Number) -> bool:
+    def receive_number(self, sender: int, frame_id: int, number: SequenceNumber) -> bool:
         """The next final number of a sender; False for one that came before, out of turn, or without its frame."""
         is_next = frame_id == self._decided[sender] + 1 and not self.is_absurd(number.number)
         if not is_next or not self.queue.decide(sender, frame_id, number):
@@ -131,14 +131,14 @@ class Isis:
     def delivered_ids(self) -> list[int]:
         return list(self._delivered)
 
-    def held(self, sender: int) -> int:
+    def held_back(self, sender: int) -> int:
         """How many frames of this sender are held back."""
         return self._received[sender] - self._delivered[sender]
 
     def copy(self) -> Isis:
         """To see what would be delivered; proposals for frames of ours are left out."""
         twin = Isis(self._size, self._rank)
-        twin.clock, twin.final = self.clock, self.final
+        twin.clock, twin.agreed_through = self.clock, self.agreed_through
         twin._received, twin._decided = list(self._received), list(self._decided)
         twin._delivered = list(self._delivered)
         for pending in self.queue:
@@ -148,7 +148,7 @@ class Isis:
     def _check(self) -> None:
         self.queue._check()
         assert all(decided <= received for decided, received in zip(self._decided, self._received, strict=True))
-        assert all(frame_id > self.final for frame_id in self._proposals)
+        assert all(frame_id > self.agreed_through for frame_id in self._proposals)
 
 
 def conclude_with(isis: Isis, members: Sequence[Address], agreed: AgreedNumbers) -> None:
@@ -157,4 +157,4 @@ def conclude_with(isis: Isis, members: Sequence[Address], agreed: AgreedNumbers)
     for sender, first, numbers in agreed:
         for frame_id, number in enumerate(numbers, first):
             if sender in ranks:
-                isis.receive_number(ranks[sender], frame_id, Number(*number))
+                isis.receive_number(ranks[sender], frame_id, SequenceNumber(*number))

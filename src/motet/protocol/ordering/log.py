@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from motet.protocol.core.effects import Effect
 from motet.protocol.ordering.holdback import Pending
 from motet.protocol.ordering.producers import Producers
-from motet.protocol.wire.frames import LogEnd, Pairs
+from motet.protocol.wire.frames import LogCheckpoint, Pairs
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +27,16 @@ class RolledBack(Effect):
     last: int
 
 
-class Log:
+class LogProgress:
     def __init__(self, position: int = 0, stable: int = 0, producers: Pairs = ()) -> None:
         self.position = position
         self.stable = stable
         self.persisted = position
         self.producers = Producers(producers)
         self.is_kept = False  # in a journal
-        self.is_whole = True
+        self.is_caught_up = True
 
-    def resume(self, position: int, stable: int, producers: Pairs) -> None:
+    def restore(self, position: int, stable: int, producers: Pairs) -> None:
         """What a journal kept of an earlier life is where we go on."""
         self.position = self.persisted = position
         self.stable = stable
@@ -50,20 +50,20 @@ class Log:
         self.position += pending.count
         return first
 
-    def end(self) -> LogEnd:
-        return LogEnd(self.position, self.producers.pairs())
+    def end(self) -> LogCheckpoint:
+        return LogCheckpoint(self.position, self.producers.pairs())
 
-    def copy(self) -> Log:
-        return Log(self.position, self.stable, self.producers.pairs())
+    def copy(self) -> LogProgress:
+        return LogProgress(self.position, self.stable, self.producers.pairs())
 
-    def move_to(self, end: LogEnd) -> list[Effect]:
+    def move_to(self, end: LogCheckpoint) -> list[Effect]:
         """We come in from outside: what we delivered and do not know to be stable may not be the group's."""
         rolled_back = RolledBack(self.stable + 1, self.position)
         self.position = end.position
         self.stable = min(self.stable, end.position)
         self.persisted = min(self.persisted, self.stable)
         self.producers = Producers(end.producers)
-        self.is_whole = not self.is_kept
+        self.is_caught_up = not self.is_kept
         return [rolled_back] if rolled_back.first <= rolled_back.last else []
 
     def _check(self) -> None:

@@ -26,14 +26,14 @@ from motet.protocol.ordering.continuous_strategy import ContinuousStrategy
 from motet.protocol.ordering.dissemination import Dissemination, PlainStream, Retransmission
 from motet.protocol.ordering.holdback import HoldBackQueue, Pending
 from motet.protocol.ordering.isis import Isis
-from motet.protocol.ordering.log import Log, RolledBack
+from motet.protocol.ordering.log import LogProgress, RolledBack
 from motet.protocol.ordering.outbox import Outbox
 from motet.protocol.ordering.stability import Stability, StableAdvanced
 from motet.protocol.ordering.window_strategy import WindowStrategy
 from motet.protocol.wire.body import PACKED, Port, port_of
 from motet.protocol.wire.frames import (
     AgreedNumbers,
-    LogEnd,
+    LogCheckpoint,
     OrderAck,
     OrderData,
     OrderSeq,
@@ -73,19 +73,19 @@ class TotalOrder:
         local: Address,
         config: OrderingConfig,
         counters: Counters,
-        log: Log | None = None,
+        log: LogProgress | None = None,
     ) -> None:
         """`log`: where that of an earlier life stood, if there is a journal to know it from."""
         self._local = local
         self._counters = counters
-        self._log = log or Log()
+        self._log = log or LogProgress()
         self._outbox = Outbox(config)
         self._strategy: Dissemination = _STRATEGIES[config.strategy](local, config, self._outbox, counters)
         self._stability = Stability(local, self._log, config)
         self._view = View(NO_VIEW, (local,), is_primary=False)
         self._ranks = {local: 0}
         self._isis = Isis(1, 0)
-        self._is_held = False
+        self._is_paused = False
         self._plain: dict[Address, int] = {}  # bodies of the plain stream of each sender in this view
 
     def run_beside(self, stream: PlainStream) -> None:
@@ -93,9 +93,9 @@ class TotalOrder:
         be overtaken."""
         self._outbox.stream = stream
 
-    def resume(self, position: int, stable: int, producers: Pairs = ()) -> None:
+    def restore(self, position: int, stable: int, producers: Pairs = ()) -> None:
         """Before anything else: our log did not begin with this life."""
-        self._log.resume(position, stable, producers)
+        self._log.restore(position, stable, producers)
 
     # What the application asks for
 
@@ -122,26 +122,26 @@ class TotalOrder:
             self._log.persisted = position
             self._stability.moved(now)
 
-    def keep(self, *, is_whole: bool = True) -> None:
+    def keep(self, *, is_caught_up: bool = True) -> None:
         """Our log is kept in a journal. It is whole if that has all of it, and not while a part is still fetched."""
-        self._log.is_kept, self._log.is_whole = True, is_whole
+        self._log.is_kept, self._log.is_caught_up = True, is_caught_up
 
-    def allow_fast_path(self, is_well_heard: bool) -> None:
+    def allow_fast_path(self, is_fast_path_allowed: bool) -> None:
         """Only one whom the others hear may act on its own proposals before the sender has confirmed them with SEQ.
 
         Otherwise it could deliver in an order that nobody else can compute, and that the others do not take when they
         go on without it.
         """
-        self._strategy.is_well_heard = is_well_heard
+        self._strategy.is_fast_path_allowed = is_fast_path_allowed
 
-    def hold(self) -> None:
+    def pause(self) -> None:
         """The application takes nothing for now."""
-        self._is_held = True
-        self._strategy.hold()
+        self._is_paused = True
+        self._strategy.pause()
 
-    def release(self, now: int) -> list[Effect]:
-        self._is_held = False
-        self._strategy.release()
+    def resume(self, now: int) -> list[Effect]:
+        self._is_paused = False
+        self._strategy.resume()
         return self.advance(now)
 
     # What others may look at
@@ -156,8 +156,8 @@ class TotalOrder:
         return self._log.stable
 
     @property
-    def is_whole(self) -> bool:
-        return self._log.is_whole
+    def is_caught_up(self) -> bool:
+        return self._log.is_caught_up
 
     @property
     def producers(self) -> Pairs:
@@ -173,9 +173,9 @@ class TotalOrder:
         return self._outbox.admitted
 
     @property
-    def under_way(self) -> int:
+    def in_flight(self) -> int:
         """Frames of ours that were sent in this view and not delivered yet."""
-        return self._outbox.frames_under_way
+        return self._outbox.frames_in_flight
 
     @property
     def sent(self) -> int:
@@ -197,7 +197,7 @@ class TotalOrder:
     @property
     def is_drained(self) -> bool:
         """Nothing of ours waits or is under way."""
-        return not self._outbox and not self._outbox.frames_under_way
+        return not self._outbox and not self._outbox.frames_in_flight
 
     @property
     def queue(self) -> HoldBackQueue:
@@ -231,8 +231,8 @@ class TotalOrder:
     def next_body(self, now: int = 0) -> bytes | None:
         return self._strategy.next_body(now)
 
-    def lift(self, body: bytes, now: int = 0) -> bytes:
-        return self._strategy.lift(body, now)
+    def attach(self, body: bytes, now: int = 0) -> bytes:
+        return self._strategy.attach(body, now)
 
     # What the streams deliver
 
@@ -268,7 +268,7 @@ class TotalOrder:
     def advance(self, now: int) -> list[Effect]:
         """Do what has become possible: send, hand out numbers, deliver."""
         self._strategy.advance(now)
-        ready = [] if self._is_held else self._isis.deliverable()
+        ready = [] if self._is_paused else self._isis.deliverable()
         made = self._deliver(ready, now) if ready else []
         return made + self._strategy.outgoing()
 
@@ -304,9 +304,9 @@ class TotalOrder:
     # What other members say
 
     def receive(self, source: Address, frame: Frame, now: int) -> list[Effect]:
-        return self.hear(source, frame) + self.advance(now)
+        return self.receive_frame(source, frame) + self.advance(now)
 
-    def hear(self, source: Address, frame: Frame) -> list[Effect]:
+    def receive_frame(self, source: Address, frame: Frame) -> list[Effect]:
         """The same, for one who calls `advance` when all of a batch is in."""
         if type(frame) not in _TYPES:
             raise MisuseError(f"{type(frame).__name__} is not a frame of total order")
@@ -332,29 +332,29 @@ class TotalOrder:
         return self.advance(now)
 
     def log_after(
-        self, undelivered: Iterable[tuple[Address, bytes]], *, goes_on: bool, agreed: AgreedNumbers = ()
-    ) -> LogEnd:
+        self, undelivered: Iterable[tuple[Address, bytes]], *, log_continues: bool, agreed: AgreedNumbers = ()
+    ) -> LogCheckpoint:
         """Where the log will stand when the streams have delivered these as well and the view has ended."""
         isis, log = self._isis.copy(), self._log.copy()
         rest = ((sender, unseal(body)) for sender, body in undelivered if body[0] == ORDERED)
         self._strategy.conclude(isis, rest, agreed)
-        for pending in self._last_of(isis, goes_on=goes_on):
+        for pending in self._last_of(isis, log_continues=log_continues):
             log.place(pending)
         return log.end()
 
-    def end_view(self, *, goes_on: bool, agreed: AgreedNumbers = ()) -> list[Effect]:
+    def end_view(self, *, log_continues: bool, agreed: AgreedNumbers = ()) -> list[Effect]:
         """All that the streams had in this view was taken. `goes_on`: a primary view follows, and continues the log."""
         self._strategy.conclude(self._isis, (), agreed)
-        last = self._last_of(self._isis, goes_on=goes_on)
+        last = self._last_of(self._isis, log_continues=log_continues)
         effects = self._deliver(last, 0) if last else []
         self._stability.end_view()
-        return effects + self._strategy.end_view(goes_on=goes_on)
+        return effects + self._strategy.end_view(log_continues=log_continues)
 
-    def _last_of(self, isis: Isis, *, goes_on: bool) -> list[Pending]:
-        all_of_it = goes_on and self._strategy.delivers_undecided
+    def _last_of(self, isis: Isis, *, log_continues: bool) -> list[Pending]:
+        all_of_it = log_continues and self._strategy.delivers_undecided
         return [pending for pending in isis.queue.drain() if pending.is_decided or all_of_it]
 
-    def begin_view(self, view: View, log: LogEnd | None, now: int) -> list[Effect]:
+    def begin_view(self, view: View, log: LogCheckpoint | None, now: int) -> list[Effect]:
         """`log`: where the log stands at the beginning, for one who was not there; None for one who was."""
         effects = self._log.move_to(log) if log is not None else []
         self._view = view
@@ -373,8 +373,8 @@ class TotalOrder:
         return effects + self.advance(now)
 
     def next_deadline(self) -> int | None:
-        strategy, tell = self._strategy.next_deadline(), self._stability.tell_at
-        return tell if strategy is None or (tell is not None and tell < strategy) else strategy
+        strategy, report = self._strategy.next_deadline(), self._stability.report_at
+        return report if strategy is None or (report is not None and report < strategy) else strategy
 
     def _check(self) -> None:
         self._isis._check()

@@ -41,26 +41,26 @@ class Outbox:
         self._config = config
         self._body_bytes = config.body_bytes - config.piggyback_bytes
         self._backlog = Backlog(self._body_bytes, packs=config.packs)
-        self._again: deque[Draft] = deque()  # were under way when a view ended, and are in no log
-        self._under_way: deque[Draft] = deque()
+        self._resends: deque[Draft] = deque()  # were under way when a view ended, and are in no log
+        self._in_flight: deque[Draft] = deque()
         self._unconfirmed: deque[int] = deque()  # frames that others may not have delivered: the log after each
-        self._begun: list[Draft] = []  # were delivered, and the message that they are part of was not
+        self._partial: list[Draft] = []  # were delivered, and the message that they are part of was not
         self._announced = 0  # messages that the application knows to have left the backlog
 
     def __bool__(self) -> bool:
-        return bool(self._again or self._backlog)
+        return bool(self._resends or self._backlog)
 
     @property
     def may_leave(self) -> bool:
         """The next frame may: there is one, nothing bars it, and not too many are ahead of the slowest member."""
-        if not self._backlog.runs and not self._again:
+        if not self._backlog.runs and not self._resends:
             return False
-        is_within_reach = len(self._under_way) + len(self._unconfirmed) < self._config.reach
-        return is_within_reach and not self.stream.is_barred
+        is_within_limit = len(self._in_flight) + len(self._unconfirmed) < self._config.in_flight_limit
+        return is_within_limit and not self.stream.is_barred
 
     @property
-    def frames_under_way(self) -> int:
-        return len(self._under_way)
+    def frames_in_flight(self) -> int:
+        return len(self._in_flight)
 
     # What the application asks for
 
@@ -114,13 +114,13 @@ class Outbox:
     def waiting(self) -> Iterator[tuple[int, bytes]]:
         """Port and payload of what was accepted and is not wholly out in this view."""
         again = Reassembler()
-        for draft in (*self._out_in_part(), *self._again) if self._again else ():
+        for draft in (*self._out_in_part(), *self._resends) if self._resends else ():
             yield from ((port_of(draft.body), message) for message in again.feed(draft.body))
         yield from self._backlog.messages()
 
     def _out_in_part(self) -> list[Draft]:
         """Frames of the message that goes on in the next one."""
-        drafts = [*self._begun, *self._under_way]
+        drafts = [*self._partial, *self._in_flight]
         ends = [place for place, draft in enumerate(drafts, 1) if message_count(draft.body)]
         return drafts[ends[-1] if ends else 0 :]
 
@@ -128,12 +128,12 @@ class Outbox:
 
     def next(self, now: int, header: Header) -> tuple[bytes, Draft]:
         """The next frame, which is under way from now on, behind what `lead` makes for it. Only when there is one."""
-        if self._again:
-            draft = self._again.popleft()
+        if self._resends:
+            draft = self._resends.popleft()
             sealed = b"".join((header(draft.sent_at, draft.tag), draft.body))
         else:
             sealed, draft = self._new(now + self.wall_offset_ns, header)
-        self._under_way.append(draft)
+        self._in_flight.append(draft)
         return sealed, draft
 
     def _new(self, sent_at: int, header: Header) -> tuple[bytes, Draft]:
@@ -155,10 +155,10 @@ class Outbox:
         `count`: of messages that end in it.
         """
         self._unconfirmed.append(position)
-        self._begun.append(self._under_way.popleft())
+        self._partial.append(self._in_flight.popleft())
         if count:
             self.delivered += count
-            self._begun.clear()
+            self._partial.clear()
 
     # The end of a view
 
@@ -166,10 +166,10 @@ class Outbox:
         """What was under way is in no log, and goes out again in a view that orders. No message spans two views."""
         if self.has_left:
             return self.fail()
-        drafts = [*self._begun, *self._under_way]
-        if not self._again:  # a message that is not wholly out begins again from the backlog
+        drafts = [*self._partial, *self._in_flight]
+        if not self._resends:  # a message that is not wholly out begins again from the backlog
             drafts = drafts[: len(drafts) - len(self._out_in_part())]
-        self._again.extendleft(reversed(drafts))
+        self._resends.extendleft(reversed(drafts))
         self._end()
         return []
 
@@ -177,7 +177,7 @@ class Outbox:
         """What was under way may or may not be in the log of others."""
         first, last = self.delivered + 1, self.admitted
         self.delivered = self.admitted
-        self._again.clear()
+        self._resends.clear()
         self._end()
         error = SendFailedError(
             "this member lost touch with the primary component while the message was being ordered: it may or may not "
@@ -186,9 +186,9 @@ class Outbox:
         return [SendFailed(Channel.TOTAL, None, first, last, error)] if first <= last else []
 
     def _end(self) -> None:
-        self._under_way.clear()
+        self._in_flight.clear()
         self._unconfirmed.clear()
-        self._begun.clear()
+        self._partial.clear()
         self._backlog.rewind()
 
     def _check(self) -> None:

@@ -24,7 +24,7 @@ _WINDOW = pa.struct(
         ("high", pa.int64()),
     ]
 )
-_HELD = pa.struct(
+_HELD_BACK = pa.struct(
     [
         ("sender", pa.string()),
         ("id", pa.int64()),
@@ -51,7 +51,7 @@ SNAPSHOT_SCHEMA = pa.schema(
         ("position", pa.int64()),
         ("stable", pa.int64()),
         ("windows", pa.list_(_WINDOW)),
-        ("held_back", pa.list_(_HELD)),
+        ("held_back", pa.list_(_HELD_BACK)),
         ("retransmitted", pa.list_(_RETRANSMITTED)),  # with the continuous strategy: sent again, and to whom
     ]
 )

@@ -29,7 +29,7 @@ from motet.protocol.core.view import View, ViewId
 from motet.protocol.snapshot.config import SnapshotConfig
 from motet.protocol.snapshot.participation import LocalState, Participation
 from motet.protocol.wire.body import MAX_MESSAGE_BYTES
-from motet.protocol.wire.snapshot import Abandon, Marker, Message, Refusal, Report, SnapshotId, decode, encode
+from motet.protocol.wire.snapshot import Abandon, Marker, Message, Report, SnapshotId, SnapshotRefusal, decode, encode
 
 MOST_MISSED = 256  # snapshots of views that we are not in yet; no group has so many members that start one at once
 
@@ -55,7 +55,7 @@ class SnapshotTaken(Effect):
 class SnapshotFailed(Effect):
     snapshot: SnapshotId
     reason: str
-    passes: bool = False  # what hindered it is over soon: another one may well be taken
+    is_transient: bool = False  # what hindered it is over soon: another one may well be taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class SendMarker(Effect):
 
 
 @dataclass(frozen=True, slots=True)
-class Tell(Effect):
+class SendSnapshotMessage(Effect):
     """For the stack: this goes to one member, by unicast."""
 
     to: Address
@@ -75,7 +75,7 @@ class Tell(Effect):
 
 
 @dataclass(slots=True)
-class _Gathering:
+class _OwnSnapshot:
     """A snapshot of our own."""
 
     snapshot: SnapshotId
@@ -93,7 +93,7 @@ class Snapshots:
         self._lacks_state = False
         self._has_left = False
         self._number = 0
-        self._own: _Gathering | None = None
+        self._own: _OwnSnapshot | None = None
         self._parts: dict[SnapshotId, Participation] = {}
         self._missed: dict[SnapshotId, ViewId] = {}  # in views that are not ours yet, by initiators that we do not know
         self._seen: dict[int, int] = {}  # initiator -> its highest number; what is not being recorded is over here
@@ -110,9 +110,9 @@ class Snapshots:
         self._number += 1
         snapshot = SnapshotId(self._local.incarnation, self._number)
         if (reason := self._hindrance()) is not None:
-            return snapshot, [SnapshotFailed(snapshot, reason, passes=not self._has_left)]
+            return snapshot, [SnapshotFailed(snapshot, reason, is_transient=not self._has_left)]
         assert self._view is not None
-        self._own = _Gathering(snapshot, self._view)
+        self._own = _OwnSnapshot(snapshot, self._view)
         return snapshot, self._begin(snapshot, self._view, now)
 
     def supply(self, snapshot: SnapshotId, state: bytes, local: LocalState, now: int) -> list[Effect]:
@@ -124,12 +124,16 @@ class Snapshots:
         if part.recorded_bytes > self._config.most_bytes:
             return self._give_up(part, self._too_large(part), now)
         marker = Marker(snapshot, part.view.id, local.ordered)
-        return [SendMarker(encode(marker), local.talks_to_itself), *self._report_if_whole(part, now)]
+        return [SendMarker(encode(marker), local.talks_to_itself), *self._report_if_complete(part, now)]
 
-    def refuse(self, snapshot: SnapshotId, reason: str, now: int, *, passes: bool = False) -> list[Effect]:
+    def refuse(self, snapshot: SnapshotId, reason: str, now: int, *, is_transient: bool = False) -> list[Effect]:
         """The other answer to RecordState: there is no state to give, or not yet."""
         part = self._parts.get(snapshot)
-        return self._give_up(part, reason, now, passes=passes) if part is not None and not part.is_supplied else []
+        return (
+            self._give_up(part, reason, now, is_transient=is_transient)
+            if part is not None and not part.is_supplied
+            else []
+        )
 
     def leave(self) -> list[Effect]:
         """We go: nothing is recorded any more, neither for us nor for others."""
@@ -148,7 +152,7 @@ class Snapshots:
             gone = ", ".join(str(member) for member in before.members if member not in view)
             who = f" without {gone}" if gone else ""
             reason = f"view {before.id} ended meanwhile, and {view.id} follows{who}; start again"
-            effects = self._fail(reason, passes=True, tells=False)
+            effects = self._fail(reason, is_transient=True, tells=False)
         self._forget_all()
         members = {member.incarnation for member in view.members}
         self._seen = {initiator: number for initiator, number in self._seen.items() if initiator in members}
@@ -188,7 +192,7 @@ class Snapshots:
                 return self._on_marker(channel, sender, message, now)
             case Report():
                 return self._on_report(sender, message, len(data))
-            case Refusal():
+            case SnapshotRefusal():
                 return self._on_refusal(sender, message)
             case Abandon():
                 return self._on_abandon(sender, message)
@@ -200,7 +204,7 @@ class Snapshots:
         effects: list[Effect] = []
         for part in list(self._parts.values()):
             part.settle(delivered)
-            effects += self._report_if_whole(part, now)
+            effects += self._report_if_complete(part, now)
         return effects
 
     def tick(self, now: int) -> list[Effect]:
@@ -247,7 +251,7 @@ class Snapshots:
             return effects
         if not part.close(channel, sender, marker):
             self._counters[Count.FRAME_MISPLACED] += 1
-        return effects + self._report_if_whole(part, now)
+        return effects + self._report_if_complete(part, now)
 
     def _join(self, channel: Channel, sender: Address, marker: Marker, now: int) -> list[Effect] | None:
         """The first marker of a snapshot that we hear of; None when it is none, or late."""
@@ -263,7 +267,7 @@ class Snapshots:
         self._drop_earlier(snapshot)
         if (reason := self._hindrance(snapshot)) is not None:
             self._close_book(snapshot)
-            return self._tell(initiator, Refusal(snapshot, reason, passes=not self._has_left))
+            return self._send_to(initiator, SnapshotRefusal(snapshot, reason, is_transient=not self._has_left))
         return self._begin(snapshot, view, now)
 
     def _refuse_stranger(self, channel: Channel, sender: Address, marker: Marker) -> list[Effect] | None:
@@ -282,7 +286,7 @@ class Snapshots:
             return None
         self._close_book(snapshot)
         reason = f"it is in view {ours}, not in {marker.view}; start again when all are in one view"
-        return self._tell(initiator, Refusal(snapshot, reason, passes=True))
+        return self._send_to(initiator, SnapshotRefusal(snapshot, reason, is_transient=True))
 
     def _drop_earlier(self, snapshot: SnapshotId) -> None:
         """Its initiator has given up an earlier one, since it starts another."""
@@ -290,8 +294,8 @@ class Snapshots:
             self._forget(earlier)
             self._counters[Count.SNAPSHOT_ABANDONED] += 1
 
-    def _report_if_whole(self, part: Participation, now: int) -> list[Effect]:
-        if not part.is_whole or part.snapshot not in self._parts:
+    def _report_if_complete(self, part: Participation, now: int) -> list[Effect]:
+        if not part.is_complete or part.snapshot not in self._parts:
             return []
         report = part.report()
         data = encode(report)
@@ -303,14 +307,18 @@ class Snapshots:
             return self._on_report(self._local, report, len(data))
         self._forget(part.snapshot)
         assert initiator is not None, "the initiator is in the view, or nothing would be recorded"
-        return [Tell(initiator, data)]
+        return [SendSnapshotMessage(initiator, data)]
 
-    def _give_up(self, part: Participation, reason: str, now: int, *, passes: bool = False) -> list[Effect]:
+    def _give_up(self, part: Participation, reason: str, now: int, *, is_transient: bool = False) -> list[Effect]:
         initiator = self._initiator(part.snapshot)
         self._forget(part.snapshot)
         if initiator == self._local:
-            return self._fail(reason, passes=passes)
-        return self._tell(initiator, Refusal(part.snapshot, reason, passes)) if initiator is not None else []
+            return self._fail(reason, is_transient=is_transient)
+        return (
+            self._send_to(initiator, SnapshotRefusal(part.snapshot, reason, is_transient))
+            if initiator is not None
+            else []
+        )
 
     def _too_large(self, part: Participation) -> str:
         return (
@@ -345,21 +353,21 @@ class Snapshots:
         reports = {member: own.reports[member] for member in own.view.members}
         return [SnapshotTaken(own.snapshot, own.view, reports)]
 
-    def _too_late(self, own: _Gathering) -> str:
+    def _too_late(self, own: _OwnSnapshot) -> str:
         missing = ", ".join(str(member) for member in own.view.members if member not in own.reports)
         return (
             f"after {format_ns(self._config.timeout_ns)} there is no report of {missing}: its application takes no "
             f"deliveries or gives no state, or a channel to it stands still; start again"
         )
 
-    def _on_refusal(self, sender: Address, refusal: Refusal) -> list[Effect]:
+    def _on_refusal(self, sender: Address, refusal: SnapshotRefusal) -> list[Effect]:
         own = self._own
         if own is None or own.snapshot != refusal.snapshot or sender not in own.view:
             self._counters[Count.FRAME_MISPLACED] += 1
             return []
-        return self._fail(f"{sender} cannot take part: {refusal.reason}", passes=refusal.passes)
+        return self._fail(f"{sender} cannot take part: {refusal.reason}", is_transient=refusal.is_transient)
 
-    def _fail(self, reason: str, *, passes: bool = False, tells: bool = True) -> list[Effect]:
+    def _fail(self, reason: str, *, is_transient: bool = False, tells: bool = True) -> list[Effect]:
         """Our own snapshot, if one is running; the others need not record it any longer, and are told so."""
         own = self._own
         if own is None:
@@ -367,8 +375,8 @@ class Snapshots:
         self._own = None
         self._forget(own.snapshot)
         others = [member for member in own.view.members if member != self._local and tells]
-        told = [effect for member in others for effect in self._tell(member, Abandon(own.snapshot))]
-        return [*told, SnapshotFailed(own.snapshot, reason, passes)]
+        notices = [effect for member in others for effect in self._send_to(member, Abandon(own.snapshot))]
+        return [*notices, SnapshotFailed(own.snapshot, reason, is_transient)]
 
     def _on_abandon(self, sender: Address, abandon: Abandon) -> list[Effect]:
         if abandon.snapshot.initiator != sender.incarnation:
@@ -390,8 +398,8 @@ class Snapshots:
         """No marker of it that is still to come, nor of an earlier one, begins anything."""
         self._seen[snapshot.initiator] = max(snapshot.number, self._seen.get(snapshot.initiator, 0))
 
-    def _tell(self, to: Address, message: Message) -> list[Effect]:
-        return [Tell(to, encode(message))]
+    def _send_to(self, to: Address, message: Message) -> list[Effect]:
+        return [SendSnapshotMessage(to, encode(message))]
 
     def _forget(self, snapshot: SnapshotId) -> None:
         self._parts.pop(snapshot, None)
@@ -410,4 +418,6 @@ class Snapshots:
 
 def _names_members_only(report: Report, view: View) -> bool:
     members = {member.incarnation for member in view.members}
-    return all(state.sender in members for state in report.channels) and all(h.sender in members for h in report.held)
+    return all(state.sender in members for state in report.channels) and all(
+        h.sender in members for h in report.held_back
+    )

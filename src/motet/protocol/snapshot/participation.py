@@ -17,7 +17,7 @@ from motet.protocol.core.identity import Address
 from motet.protocol.core.view import View
 from motet.protocol.wire.snapshot import (
     ChannelState,
-    Held,
+    HeldBackFrame,
     InFlight,
     Marker,
     Report,
@@ -38,7 +38,7 @@ class LocalState:
     position: int = 0
     stable: int = 0
     windows: tuple[StreamWindow, ...] = ()
-    held: tuple[Held, ...] = ()
+    held_back: tuple[HeldBackFrame, ...] = ()
     waiting: tuple[Waiting, ...] = ()  # accepted, and in no channel yet: above all what is to be ordered
     ordered: int = 0  # frames to be ordered that were sent in this view
     talks_to_itself: bool = False  # there is a unicast connection to ourselves
@@ -62,7 +62,7 @@ class Participation:
         return self._state is not None
 
     @property
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         return self.is_supplied and not self._open
 
     @property
@@ -118,7 +118,7 @@ class Participation:
             local.position,
             local.stable,
             local.windows,
-            local.held,
+            local.held_back,
             local.waiting,
             tuple(channels),
             local.retransmitted,

@@ -74,7 +74,7 @@ class SnapshotResult:
             "in_flight": sum(not one.is_waiting for one in flying),
             "in_flight_bytes": sum(len(one.payload) for one in flying if not one.is_waiting),
             "waiting": sum(one.is_waiting for one in flying),
-            "held_back": sum(len(report.held) for report in self.reports.values()),
+            "held_back": sum(len(report.held_back) for report in self.reports.values()),
             "position": {trace_name(member): report.position for member, report in self.reports.items()},
         }
 
@@ -148,7 +148,7 @@ class SnapshotResult:
                 "is_decided": held.is_decided,
                 "size": held.size,
             }
-            for held in report.held
+            for held in report.held_back
         ]
 
 

@@ -30,7 +30,7 @@ from motet.protocol.core.timers import earlier
 from motet.protocol.core.units import format_ns
 from motet.protocol.unicast.config import UnicastConfig
 from motet.protocol.unicast.receiver import ReceiveConnection
-from motet.protocol.unicast.sender import SendConnection, State
+from motet.protocol.unicast.sender import ConnectionState, SendConnection
 from motet.protocol.wire.backlog import require_small
 from motet.protocol.wire.body import UNCOUNTED, Port
 from motet.protocol.wire.frames import (
@@ -58,7 +58,7 @@ class PendingSync:
     due: int
     attempt: int = 0
     is_asked: bool = False  # by the application, which is notified of the end
-    kept: dict[int, UnicastData] = field(default_factory=dict)  # by seqno; inserted once the window stands
+    buffered: dict[int, UnicastData] = field(default_factory=dict)  # by seqno; inserted once the window stands
 
 
 class Unicast:
@@ -74,7 +74,7 @@ class Unicast:
         self._remembered: OrderedDict[Address, tuple[int, int]] = (
             OrderedDict()
         )  # (conn_id, delivered) of closed windows
-        self._is_held = False
+        self._is_paused = False
         self._due: int | None = None  # early, perhaps, and never late
         self._is_due_known = False
         self._sync_pace = config.round_trip()
@@ -155,12 +155,12 @@ class Unicast:
             effects += self._fail(peer, PeerUnreachableError(f"{peer} left while messages to it were not confirmed"))
         return effects
 
-    def hold(self) -> None:
+    def pause(self) -> None:
         """The application takes nothing for now; windows fill and senders wait."""
-        self._is_held = True
+        self._is_paused = True
 
-    def release(self, now: int) -> list[Effect]:
-        self._is_held = self._is_due_known = False
+    def resume(self, now: int) -> list[Effect]:
+        self._is_paused = self._is_due_known = False
         return self._settle(list(self._receivers.values()), now)
 
     # What the network brings
@@ -172,7 +172,7 @@ class Unicast:
                 raise MisuseError(f"{type(frame).__name__} is not a frame of reliable unicast")
         sender = self._senders.get(source)
         if sender is not None:
-            sender.heard(now)
+            sender.note_activity(now)
         effects: list[Effect] = []
         for frame in sorted(frames, key=_first_first) if len(frames) > 1 else frames:
             if type(frame) is UnicastData:
@@ -181,7 +181,7 @@ class Unicast:
                 effects += self._handle(source, frame, now)
         receiver = self._receivers.get(source)
         if receiver is not None:
-            effects += receiver.settle(now, is_held=self._is_held)
+            effects += receiver.settle(now, is_paused=self._is_paused)
             self._due = earlier(self._due, receiver.next_deadline())
         if sender is not None:
             self._due = earlier(self._due, sender.next_deadline())
@@ -229,12 +229,12 @@ class Unicast:
         return peer in self._syncs
 
     @property
-    def held_frames(self) -> int:
+    def buffered_frames(self) -> int:
         """How many frames are in memory, for the bound: 2 * max_peers * capacity, and one window per pending SYNC."""
         return (
-            sum(connection.window.held for connection in self._senders.values())
-            + sum(connection.window.held for connection in self._receivers.values())
-            + sum(len(pending.kept) for pending in self._syncs.values())
+            sum(connection.window.occupied for connection in self._senders.values())
+            + sum(connection.window.occupied for connection in self._receivers.values())
+            + sum(len(pending.buffered) for pending in self._syncs.values())
         )
 
     # Frames
@@ -272,9 +272,9 @@ class Unicast:
             self._open_receiver(source, frame.conn_id, frame.seqno - 1, now)
             if source in self._receivers:
                 self._receivers[source].data(frame, now)
-                self._go_on_syncing(source, frame.conn_id, self._insert_kept(source, now))
+                self._continue_sync(source, frame.conn_id, self._insert_buffered(source, now))
         else:
-            self._keep_for_sync(source, frame, now)
+            self._buffer_for_sync(source, frame, now)
 
     def _is_stale(self, source: Address, conn_id: int) -> bool:
         connection = self._receivers.get(source)
@@ -283,7 +283,7 @@ class Unicast:
         known = self._remembered.get(source)
         return known is not None and is_newer(known[0], conn_id)
 
-    def _keep_for_sync(self, source: Address, frame: UnicastData, now: int) -> None:
+    def _buffer_for_sync(self, source: Address, frame: UnicastData, now: int) -> None:
         """A message of a connection that we do not know: its first one is late or lost, or we forgot the connection."""
         if not self._has_room_for(source):
             self._counters[Count.CONNECTION_REFUSED] += 1
@@ -291,8 +291,8 @@ class Unicast:
         pending = self._pend_sync(source, frame.conn_id, now)
         if is_newer(frame.conn_id, pending.seen):
             pending.seen = frame.conn_id
-        if len(pending.kept) < self._config.capacity:
-            pending.kept[frame.seqno] = frame
+        if len(pending.buffered) < self._config.capacity:
+            pending.buffered[frame.seqno] = frame
 
     def _on_sync(self, source: Address, frame: Sync, now: int) -> list[Effect]:
         connection = self._senders.get(source)
@@ -314,7 +314,7 @@ class Unicast:
             return []
         else:
             connection.rename(frame.conn_id, frame.low)
-        self._insert_kept(source, now)
+        self._insert_buffered(source, now)
         completed = [SyncCompleted(source, frame.conn_id, frame.low)] if pending.is_asked else []
         return [Transmit(source, SyncAck(frame.conn_id)), *completed]
 
@@ -334,7 +334,7 @@ class Unicast:
             effects = self._fail_sync(source, f"{source} {reason}")
         connection = self._receivers.get(source)
         if connection is not None and connection.conn_id == frame.conn_id:
-            connection.state = State.CLOSED
+            connection.state = ConnectionState.CLOSED
             self._remember(self._receivers.pop(source))
         return effects
 
@@ -373,16 +373,16 @@ class Unicast:
         peers = self._receivers.keys() | self._syncs.keys()
         return source in peers or len(peers) < self._config.max_peers
 
-    def _insert_kept(self, source: Address, now: int) -> PendingSync | None:
+    def _insert_buffered(self, source: Address, now: int) -> PendingSync | None:
         """The window stands, so the SYNC is over; it is the answer."""
         pending = self._syncs.pop(source, None)
         if pending is not None and source in self._receivers:
-            for frame in pending.kept.values():
+            for frame in pending.buffered.values():
                 self._receivers[source].data(frame, now)
-            pending.kept.clear()
+            pending.buffered.clear()
         return pending
 
-    def _go_on_syncing(self, source: Address, conn_id: int, pending: PendingSync | None) -> None:
+    def _continue_sync(self, source: Address, conn_id: int, pending: PendingSync | None) -> None:
         """A first message makes a SYNC needless, unless the application waits for its SYNC-ACK: then it goes on."""
         if pending is not None and pending.is_asked:
             pending.seen = conn_id
@@ -397,7 +397,7 @@ class Unicast:
     def _settle(self, connections: Sequence[ReceiveConnection], now: int) -> list[Effect]:
         effects: list[Effect] = []
         for connection in connections:
-            effects += connection.settle(now, is_held=self._is_held)
+            effects += connection.settle(now, is_paused=self._is_paused)
         return effects
 
     # The retransmission task
@@ -411,14 +411,14 @@ class Unicast:
             effects += self._fail(
                 peer, PeerUnreachableError(f"{peer} was silent for {silence}; is it up, and reachable?")
             )
-        elif connection.state is State.CLOSED:
+        elif connection.state is ConnectionState.CLOSED:
             self._drop_sender(peer)
         return effects
 
     def _tick_receiver(self, peer: Address, now: int) -> list[Effect]:
         connection = self._receivers[peer]
         effects = connection.tick(now)
-        if connection.state is State.CLOSED:
+        if connection.state is ConnectionState.CLOSED:
             self._remember(self._receivers.pop(peer))
         return effects
 

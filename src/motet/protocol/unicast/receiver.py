@@ -12,14 +12,14 @@ from motet.protocol.core.effects import Channel, Deliver, Effect, Transmit
 from motet.protocol.core.identity import Address
 from motet.protocol.core.timers import Timers, earlier
 from motet.protocol.unicast.config import UnicastConfig
-from motet.protocol.unicast.sender import State
+from motet.protocol.unicast.sender import ConnectionState
 from motet.protocol.window.gaps import GapWatch
 from motet.protocol.window.ranges import parts
 from motet.protocol.window.ring import RingWindow
 from motet.protocol.wire.frames import UnicastAck, UnicastData, UnicastXmitRequest
 
 
-class Timer(Enum):
+class ReceiveTimer(Enum):
     ACK = "ack"
     REAP = "reap"
 
@@ -32,13 +32,13 @@ class ReceiveConnection:
     ) -> None:
         self.peer = peer
         self.conn_id = conn_id
-        self.state = State.OPEN
+        self.state = ConnectionState.OPEN
         self.window: RingWindow[bytes] = RingWindow(config.capacity, low)
         self._config = config
         self._counters = counters
         round_trip = config.round_trip()
         self._gaps = GapWatch(self.window, round_trip, config.repair_burst)
-        self._timers: Timers[Timer] = Timers()
+        self._timers: Timers[ReceiveTimer] = Timers()
         self._acked_at: int | None = None
         self._since_ack = 0  # frames delivered since the last ack
         self._owes_ack = False
@@ -47,7 +47,7 @@ class ReceiveConnection:
 
     def data(self, frame: UnicastData, now: int) -> None:
         """Put one frame of this connection in. Call `settle` after the last one of a batch."""
-        self.state = State.OPEN
+        self.state = ConnectionState.OPEN
         self._used_at = now
         if self.window.offer(frame.seqno, frame.body):
             return
@@ -61,13 +61,13 @@ class ReceiveConnection:
     def rename(self, conn_id: int, low: int) -> None:
         """SYNC-OK: go on under a new connection id. What the sender knows to be acked needs no second delivery."""
         self.conn_id = conn_id
-        self.state = State.OPEN
+        self.state = ConnectionState.OPEN
         self.window.advance(low)
         self._owes_ack = True
 
-    def settle(self, now: int, *, is_held: bool) -> list[Effect]:
+    def settle(self, now: int, *, is_paused: bool) -> list[Effect]:
         """End of a batch: deliver, then one ack for all of it, now or within `ack_max_ns`."""
-        effects = self._deliver() if not is_held else []
+        effects = self._deliver() if not is_paused else []
         if self._since_ack or self._owes_ack:
             effects += self._ack_if_due(now)
         self._gaps.settle(now)
@@ -76,11 +76,11 @@ class ReceiveConnection:
     def tick(self, now: int) -> list[Effect]:
         effects: list[Effect] = []
         for timer in self._timers.take_due(now):
-            effects += self._send_ack(now) if timer is Timer.ACK else self._reap(now)
+            effects += self._send_ack(now) if timer is ReceiveTimer.ACK else self._reap(now)
         if self._gaps.due is not None and now - self._used_at >= self._config.give_up_ns:
-            self.state = State.CLOSED  # a sender that misses our ack would have spoken; nobody asks for ever
+            self.state = ConnectionState.CLOSED  # a sender that misses our ack would have spoken; nobody asks for ever
             return effects + self.final_ack(now)
-        asked = self._gaps.look(now)
+        asked = self._gaps.poll(now)
         for part in parts(asked, self._config.request_limit, self._config.request_spans):
             self._counters[Count.REPAIR_ASKED] += 1
             effects.append(Transmit(self.peer, UnicastXmitRequest(self.conn_id, part)))
@@ -90,9 +90,9 @@ class ReceiveConnection:
         return earlier(self._timers.next_deadline(), self._gaps.due)
 
     def close(self, now: int) -> None:
-        self.state = State.CLOSING
+        self.state = ConnectionState.CLOSING
         self._used_at = now
-        self._timers.arm(Timer.REAP, now + self._config.conn_close_ns)
+        self._timers.arm(ReceiveTimer.REAP, now + self._config.conn_close_ns)
 
     def final_ack(self, now: int) -> list[Effect]:
         """What is still owed when the window goes away."""
@@ -112,28 +112,28 @@ class ReceiveConnection:
         earliest = now if self._acked_at is None else self._acked_at + self._config.ack_min_ns
         if self._since_ack >= self._config.ack_threshold or earliest <= now:
             return self._send_ack(now)
-        self._timers.arm_if_idle(Timer.ACK, min(earliest, now + self._config.ack_max_ns))
+        self._timers.arm_if_idle(ReceiveTimer.ACK, min(earliest, now + self._config.ack_max_ns))
         return []
 
     def _send_ack(self, now: int) -> list[Effect]:
         self._acked_at = now
         self._since_ack = 0
         self._owes_ack = False
-        self._timers.cancel(Timer.ACK)
+        self._timers.cancel(ReceiveTimer.ACK)
         self._counters[Count.ACK_SENT] += 1
         return [Transmit(self.peer, UnicastAck(self.conn_id, self.window.delivered))]
 
     def _arm_reaper(self, now: int) -> None:
         if self._config.conn_expiry_ns:
-            self._timers.arm(Timer.REAP, now + self._config.conn_expiry_ns)
+            self._timers.arm(ReceiveTimer.REAP, now + self._config.conn_expiry_ns)
 
     def _reap(self, now: int) -> list[Effect]:
-        wait = self._config.conn_expiry_ns if self.state is State.OPEN else self._config.conn_close_ns
+        wait = self._config.conn_expiry_ns if self.state is ConnectionState.OPEN else self._config.conn_close_ns
         idle_until = self._used_at + wait
         if now < idle_until:
-            self._timers.arm(Timer.REAP, idle_until)
-        elif self.state is State.CLOSING:
-            self.state = State.CLOSED
+            self._timers.arm(ReceiveTimer.REAP, idle_until)
+        elif self.state is ConnectionState.CLOSING:
+            self.state = ConnectionState.CLOSED
             return self.final_ack(now)
         elif self._config.conn_expiry_ns:
             self.close(now)

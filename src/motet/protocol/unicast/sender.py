@@ -26,13 +26,13 @@ from motet.protocol.wire.body import SINGLE_OVERHEAD, UNCOUNTED, Port, pack
 from motet.protocol.wire.frames import Close, SyncOk, UnicastData, UnicastPurged
 
 
-class State(Enum):
+class ConnectionState(Enum):
     OPEN = "open"
     CLOSING = "closing"
     CLOSED = "closed"
 
 
-class Timer(Enum):
+class SendTimer(Enum):
     STALL = "stall"  # the retransmission task of this connection
     SYNC = "sync"
     REAP = "reap"
@@ -41,7 +41,7 @@ class Timer(Enum):
 
 
 @record
-class Sent:
+class SentFrame:
     body: bytes
     through: int  # number of the last message that this frame completes
 
@@ -52,8 +52,8 @@ class SendConnection:
     ) -> None:
         self.peer = peer
         self.conn_id = conn_id
-        self.state = State.OPEN
-        self.window: RingWindow[Sent] = RingWindow(config.capacity, base)
+        self.state = ConnectionState.OPEN
+        self.window: RingWindow[SentFrame] = RingWindow(config.capacity, base)
         self.accepted = self.admitted = self.confirmed = 0
         self._first = base + 1
         self._config = config
@@ -62,7 +62,7 @@ class SendConnection:
         self._largest = config.body_bytes - SINGLE_OVERHEAD  # a message that fits into one frame
         self._round_trip = config.round_trip()
         self._budget: RepairBudget[Address] = RepairBudget(config.window_bytes, config.repair_bytes, config.repair_rate)
-        self._timers: Timers[Timer] = Timers()
+        self._timers: Timers[SendTimer] = Timers()
         self._seen = (0, 0)  # (HA, HS) at the last run of the retransmission task: unchanged means stuck
         self._attempt = 0
         self._timed: tuple[int, int] | None = None  # (seqno, sent at): measures the round trip
@@ -73,7 +73,7 @@ class SendConnection:
         self._used_at = now
         self._silent_since = now  # the peer was last heard, or first had something to answer, then
         if config.conn_expiry_ns:
-            self._timers.arm(Timer.REAP, now + config.conn_expiry_ns)
+            self._timers.arm(SendTimer.REAP, now + config.conn_expiry_ns)
 
     @property
     def is_flushed(self) -> bool:
@@ -81,7 +81,7 @@ class SendConnection:
 
     @property
     def is_syncing(self) -> bool:
-        return self._timers.is_armed(Timer.SYNC)
+        return self._timers.is_armed(SendTimer.SYNC)
 
     @property
     def waiting_bytes(self) -> int:
@@ -90,11 +90,11 @@ class SendConnection:
     def send(self, messages: Sequence[bytes], now: int, port: int = Port.APP) -> list[Effect]:
         if self.is_flushed:
             self._silent_since = now
-        if self.state is State.CLOSING:
-            self.state = State.OPEN
+        if self.state is ConnectionState.CLOSING:
+            self.state = ConnectionState.OPEN
         self._used_at = now
         if self._config.conn_expiry_ns:  # when it is due, the reaper sees that we were used meanwhile
-            self._timers.arm_if_idle(Timer.REAP, now + self._config.conn_expiry_ns)
+            self._timers.arm_if_idle(SendTimer.REAP, now + self._config.conn_expiry_ns)
         self.accepted += 0 if port in UNCOUNTED else len(messages)
         if len(messages) == 1 and len(messages[0]) <= self._largest and not (self._backlog.runs or self.window.is_full):
             return self._send_now(messages, port, now)
@@ -122,7 +122,7 @@ class SendConnection:
         self._used_at = now
         return self._pump(now)
 
-    def heard(self, now: int) -> None:
+    def note_activity(self, now: int) -> None:
         """Any frame of the peer is a sign of life."""
         self._silent_since = now
 
@@ -174,7 +174,7 @@ class SendConnection:
 
     def sync_ack(self, conn_id: int, now: int) -> list[Effect]:
         if conn_id == self.conn_id and self.is_syncing:
-            self._timers.cancel(Timer.SYNC)
+            self._timers.cancel(SendTimer.SYNC)
             self._confirmed_id = conn_id
             self._attempt = 0
             self._watch_for_stall(now)
@@ -182,13 +182,13 @@ class SendConnection:
 
     def close(self, now: int) -> None:
         """Begin to close: unacked messages are still flushed, and a new message opens the connection again."""
-        self.state = State.CLOSING
+        self.state = ConnectionState.CLOSING
         self._used_at = now
-        self._timers.arm(Timer.REAP, now + self._config.conn_close_ns)
+        self._timers.arm(SendTimer.REAP, now + self._config.conn_close_ns)
 
     def fail(self, error: Exception) -> list[Effect]:
         """End at once; everything that was accepted and is not confirmed is reported."""
-        self.state = State.CLOSED
+        self.state = ConnectionState.CLOSED
         self._backlog.clear()
         effects: list[Effect] = [Transmit(self.peer, Close(self.conn_id))]
         if self.confirmed < self.accepted:
@@ -198,11 +198,11 @@ class SendConnection:
     def tick(self, now: int) -> list[Effect]:
         effects: list[Effect] = []
         for timer in self._timers.take_due(now):
-            if timer is Timer.STALL:
+            if timer is SendTimer.STALL:
                 effects += self._run_retransmission(now)
-            elif timer is Timer.SYNC and now < self._sync_until:
+            elif timer is SendTimer.SYNC and now < self._sync_until:
                 effects += self._send_sync_ok(now)
-            elif timer is Timer.REAP:
+            elif timer is SendTimer.REAP:
                 effects += self._reap(now)
         return effects
 
@@ -225,7 +225,7 @@ class SendConnection:
 
     def _put(self, body: bytes, completed: int, now: int) -> Transmit:
         self.admitted += completed
-        seqno = self.window.append(Sent(body, self.admitted))
+        seqno = self.window.append(SentFrame(body, self.admitted))
         self._budget.earn(len(body))
         self._timed = self._timed or (seqno, now)
         self._counters[Count.FRAME_SENT] += 1
@@ -242,11 +242,11 @@ class SendConnection:
 
     def _watch_for_stall(self, now: int) -> None:
         if self.window.low == self.window.high:
-            self._timers.cancel(Timer.STALL)
+            self._timers.cancel(SendTimer.STALL)
             self._attempt = 0
-        elif not self._timers.is_armed(Timer.STALL):
+        elif not self._timers.is_armed(SendTimer.STALL):
             self._seen = (self.window.low, self.window.high)
-            self._timers.arm(Timer.STALL, now + self._round_trip.timeout_ns + self._config.ack_max_ns)
+            self._timers.arm(SendTimer.STALL, now + self._round_trip.timeout_ns + self._config.ack_max_ns)
 
     def _run_retransmission(self, now: int) -> list[Effect]:
         """Resend the highest only: the receiver then sees what it misses and asks for exactly that."""
@@ -258,7 +258,7 @@ class SendConnection:
         else:
             self._attempt = 0
         self._seen = state
-        self._timers.arm(Timer.STALL, now + self._round_trip.backed_off(self._attempt) + self._config.ack_max_ns)
+        self._timers.arm(SendTimer.STALL, now + self._round_trip.backed_off(self._attempt) + self._config.ack_max_ns)
         return effects
 
     def _retransmit(self, seqno: int) -> Transmit:
@@ -278,21 +278,21 @@ class SendConnection:
             self._timed = None
 
     def _send_sync_ok(self, now: int) -> list[Effect]:
-        self._timers.arm(Timer.SYNC, min(now + self._round_trip.backed_off(self._sync_attempt), self._sync_until))
+        self._timers.arm(SendTimer.SYNC, min(now + self._round_trip.backed_off(self._sync_attempt), self._sync_until))
         self._sync_attempt += 1
         assert self._sync_id is not None, "a SYNC-OK answers a SYNC"
         return [Transmit(self.peer, SyncOk(self.conn_id, self._sync_id, self.window.low))]
 
     def _reap(self, now: int) -> list[Effect]:
-        if self.state is State.OPEN:
+        if self.state is ConnectionState.OPEN:
             idle_until = self._used_at + self._config.conn_expiry_ns
             if now < idle_until:
-                self._timers.arm(Timer.REAP, idle_until)
+                self._timers.arm(SendTimer.REAP, idle_until)
             elif self._config.conn_expiry_ns:
                 self.close(now)
             return []
         if not self.is_flushed:
-            self._timers.arm(Timer.REAP, now + self._config.xmit_interval_ns)
+            self._timers.arm(SendTimer.REAP, now + self._config.xmit_interval_ns)
             return []
-        self.state = State.CLOSED
+        self.state = ConnectionState.CLOSED
         return [Transmit(self.peer, Close(self.conn_id))]

@@ -46,7 +46,7 @@ class GapWatch:
             self._noticed = self._claimed
             self.due = now + self._round_trip.timeout_ns
 
-    def look(self, now: int) -> Ranges:
+    def poll(self, now: int) -> Ranges:
         """What to ask for now; empty when it is not time yet or nothing has been missing long enough."""
         if self.due is None or now < self.due:
             return ()
@@ -71,7 +71,7 @@ class GapWatch:
             self._timed = (fresh, now)
         self._asked_to = max(self._asked_to, asked[-1][1])
 
-    def hurry(self, seqno: int, now: int) -> None:
+    def poll_now(self, seqno: int, now: int) -> None:
         """What is missing up to `seqno` was sent long ago: ask at the next look, and look now."""
         self.abandon()
         self.claim(seqno)

@@ -121,7 +121,7 @@ class RingWindow(Generic[T]):
         return tuple(gaps)
 
     @property
-    def held(self) -> int:
+    def occupied(self) -> int:
         """How many items are in the slots; a count for tests and probes, not for the hot path."""
         return self.capacity - self._slots.count(None)
 

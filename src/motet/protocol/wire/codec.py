@@ -22,12 +22,12 @@ from motet.protocol.core.view import ViewId
 from motet.protocol.wire.body import flaw
 from motet.protocol.wire.fields import (
     ADDRESS,
+    AGREED,
     BALLOT,
     BYTES,
     COUNT,
     DECISION,
     DIGEST,
-    FINALS,
     FLAG,
     PAIRS,
     PRODUCERS,
@@ -132,7 +132,7 @@ class Rejection:
     detail: str
 
 
-class Envelope(NamedTuple):
+class DecodedDatagram(NamedTuple):
     """A decoded datagram."""
 
     source: int
@@ -257,7 +257,7 @@ _CONTROL: dict[type[Frame], tuple[int, tuple[Field[Any], ...]]] = {
         41,
         (
             *(VIEW_ID, BALLOT, DIGEST, *_RECORD, STATE_NEED, FLAG, VIEW_ID, COUNT),
-            *(optional(DECISION), FINALS, listed(U64), FLAG),
+            *(optional(DECISION), AGREED, listed(U64), FLAG),
         ),
     ),
     CutTo: (42, (VIEW_ID, BALLOT, DECISION, *_RECORD)),
@@ -333,7 +333,7 @@ def encode_parts(group: int, source: int, destination: int, frame: Frame) -> tup
     return head, _TAIL_BYTES[kind.tail](frame)
 
 
-def decode(group: int, datagram: bytes) -> Envelope | Rejection:
+def decode(group: int, datagram: bytes) -> DecodedDatagram | Rejection:
     size = len(datagram)
     if not HEADER.size <= size <= MAX_DATAGRAM_BYTES:
         return Rejection(Reject.TOO_SHORT if size < HEADER.size else Reject.TOO_LONG, f"{size} bytes")
@@ -347,7 +347,7 @@ def decode(group: int, datagram: bytes) -> Envelope | Rejection:
         frame = _decode_control(number, datagram)
     else:
         return Rejection(Reject.UNKNOWN_KIND, f"kind {number}")
-    return frame if type(frame) is Rejection else Envelope(source, destination, frame)  # type: ignore[arg-type]
+    return frame if type(frame) is Rejection else DecodedDatagram(source, destination, frame)  # type: ignore[arg-type]
 
 
 def _stranger(magic: bytes, version: int, its_group: int, group: int) -> Rejection:

@@ -185,7 +185,7 @@ PAIRS = flat_list("<QQ", counts=(1,))  # (member, seqno)
 PRODUCERS = flat_list("<QQ")  # (producer, sequence): a client chose both, and they are compared, never added to
 DIGEST = flat_list("<QQQQ", counts=(1, 2, 3))  # (member, and three seqnos)
 CUT = flat_list("<QQQQ", counts=(1, 3))  # (sender, seqno, holder, stable)
-FINALS: Field[AgreedNumbers] = listed(
+AGREED: Field[AgreedNumbers] = listed(
     checked(lambda *three: three, lambda three: three, U64, COUNT, flat_list("<QI", (0,)))
 )
 DECISION: Field[Decision] = checked(
@@ -199,7 +199,7 @@ DECISION: Field[Decision] = checked(
     VIEW_ID,
     COUNT,
     PRODUCERS,
-    FINALS,
+    AGREED,
 )
 
 

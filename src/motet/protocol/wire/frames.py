@@ -111,7 +111,7 @@ class Heartbeat(Frame):
     view: ViewId = NO_VIEW
     beat: int = 0  # counts what measures this link, in this direction; 0 in a frame that does not
     echo: int = 0  # the highest beat that came from the receiver
-    held_ns: int = 0  # how long ago that was
+    echo_delay_ns: int = 0  # how long ago that was
     loss: int = 0  # thousandths of the receiver's beats that were lost or overtaken on their way here
 
 
@@ -121,7 +121,7 @@ class AreYouAlive(Frame):
 
     beat: int = 0  # these as in a heartbeat
     echo: int = 0
-    held_ns: int = 0
+    echo_delay_ns: int = 0
     loss: int = 0
 
 
@@ -130,7 +130,7 @@ class IAmAlive(Frame):
     view: ViewId = NO_VIEW
     beat: int = 0  # these as in a heartbeat
     echo: int = 0
-    held_ns: int = 0
+    echo_delay_ns: int = 0
     loss: int = 0
 
 
@@ -165,7 +165,7 @@ AgreedNumbers = tuple[
 ]  # (sender, id of the first, final numbers of it and those that follow it)
 
 
-class LogEnd(NamedTuple):
+class LogCheckpoint(NamedTuple):
     """Where a log stands, and what those who come to it from outside need to go on with it."""
 
     position: int = 0
@@ -222,8 +222,8 @@ class Prepared(Frame):
     position: int  # how far it has delivered that log
     decided: Decision | None  # it has seen the COMMIT that ended this view so
     agreed: AgreedNumbers = ()  # numbers of ordered frames that it knows and others may not
-    past: tuple[int, ...] = ()  # earlier incarnations whose memory it holds, and for which it stands
-    is_whole: bool = True  # it has what it should keep of that log, and the state that goes with it
+    earlier_incarnations: tuple[int, ...] = ()  # earlier incarnations whose memory it holds, and for which it stands
+    is_caught_up: bool = True  # it has what it should keep of that log, and the state that goes with it
 
 
 @record
@@ -337,13 +337,13 @@ class MergeResponse(Frame):
     digest: Quads  # (sender, low, delivered, received) per stream of the part
     wanting: tuple[int, ...]  # who wants the application's state if it does not have it
     lacking: tuple[int, ...]  # who of them has not got it yet
-    founders: tuple[int, ...]  # who counts when the group is founded
+    bootstrap_voters: tuple[int, ...]  # who counts when the group is founded
     epoch: ViewId  # the last primary view of this part, and how far its log was delivered
     position: int
     last: View | None
     attempts: tuple[View, ...]
-    past: tuple[int, ...] = ()  # earlier incarnations that those who go on stand for
-    is_whole: bool = True  # one of those who go on has all of the log and the state; the others may still fetch it
+    earlier_incarnations: tuple[int, ...] = ()  # earlier incarnations that those who go on stand for
+    is_caught_up: bool = True  # one of those who go on has all of the log and the state; the others may still fetch it
 
 
 @record

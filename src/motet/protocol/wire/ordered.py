@@ -34,7 +34,7 @@ _NUMBERS_AT = [  # by flags
 ]
 
 
-class Number(NamedTuple):
+class SequenceNumber(NamedTuple):
     """Where a frame stands: numbers first, and of two equal ones the smaller proposer."""
 
     number: int
@@ -50,7 +50,7 @@ class Tag(NamedTuple):
 
 class Ordered(NamedTuple):
     first: int
-    numbers: tuple[Number, ...]
+    numbers: tuple[SequenceNumber, ...]
     is_ordered: bool  # the inner body is
     inner: bytes
     sent_at: int = 0
@@ -59,14 +59,20 @@ class Ordered(NamedTuple):
 
 
 def seal(
-    first: int, numbers: Sequence[Number], inner: bytes, *, is_ordered: bool, sent_at: int = 0, tag: Tag | None = None
+    first: int,
+    numbers: Sequence[SequenceNumber],
+    inner: bytes,
+    *,
+    is_ordered: bool,
+    sent_at: int = 0,
+    tag: Tag | None = None,
 ) -> bytes:
     return b"".join((header(first, numbers, is_ordered=is_ordered, sent_at=sent_at, tag=tag), inner))
 
 
 def header(
     first: int,
-    numbers: Sequence[Number],
+    numbers: Sequence[SequenceNumber],
     *,
     is_ordered: bool,
     sent_at: int,
@@ -90,7 +96,7 @@ def unseal(body: bytes) -> Ordered:
     _, flags, count, first, sent_at = HEADER.unpack_from(body)
     start = _NUMBERS_AT[flags]
     end = start + count * NUMBER.size
-    numbers = tuple(Number(*pair) for pair in NUMBER.iter_unpack(body[start:end])) if count else ()
+    numbers = tuple(SequenceNumber(*pair) for pair in NUMBER.iter_unpack(body[start:end])) if count else ()
     tag = Tag(*TAG.unpack_from(body, HEADER.size)) if flags & _TAGGED else None
     proposed = PROPOSAL.unpack_from(body, start - PROPOSAL.size)[0] if flags & _PROPOSED else None
     inner = body[end:] if len(body) < VIEWED_BYTES else memoryview(body)[end:]

@@ -219,7 +219,7 @@ _CipherId = tuple[int, int]  # key id, salt
 
 
 @dataclass(slots=True)
-class _Sender:
+class _KnownSender:
     window: ReplayWindow
     ciphers: dict[_CipherId, AESGCM]
 
@@ -232,7 +232,7 @@ class Opener:
         self._keyring = keyring
         self._width = window
         self._most_senders = most_senders
-        self._senders: OrderedDict[int, _Sender] = OrderedDict()
+        self._senders: OrderedDict[int, _KnownSender] = OrderedDict()
 
     def rekey(self, keyring: Keyring) -> None:
         """From now on open with these keys. Windows stay; ciphers are derived anew."""
@@ -263,13 +263,13 @@ class Opener:
         self._remember(sender, incarnation, counter, (key_id, salt), cipher)
         return datagram
 
-    def _cipher(self, sender: _Sender | None, incarnation: int, which: _CipherId) -> AESGCM:
+    def _cipher(self, sender: _KnownSender | None, incarnation: int, which: _CipherId) -> AESGCM:
         known = sender.ciphers.get(which) if sender is not None else None
         key_id, salt = which
         return known or AESGCM(self._keyring.subkey(key_id, incarnation, salt))
 
     def _remember(
-        self, sender: _Sender | None, incarnation: int, counter: int, which: _CipherId, cipher: AESGCM
+        self, sender: _KnownSender | None, incarnation: int, counter: int, which: _CipherId, cipher: AESGCM
     ) -> None:
         if sender is not None:
             sender.window.mark(counter)
@@ -278,7 +278,7 @@ class Opener:
             sender.ciphers[which] = cipher
             self._senders.move_to_end(incarnation)
             return
-        self._senders[incarnation] = _Sender(ReplayWindow(self._width, counter), {which: cipher})
+        self._senders[incarnation] = _KnownSender(ReplayWindow(self._width, counter), {which: cipher})
         if len(self._senders) > self._most_senders:
             self._senders.popitem(last=False)
 

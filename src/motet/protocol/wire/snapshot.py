@@ -60,10 +60,10 @@ class Marker:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class SnapshotRefusal:
     snapshot: SnapshotId
     reason: str
-    passes: bool  # another one, a little later, may well be taken
+    is_transient: bool  # another one, a little later, may well be taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class StreamWindow:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldBackFrame:
     """A frame in the hold-back queue."""
 
     sender: int
@@ -136,13 +136,13 @@ class Report:
     position: int  # of the log: delivered, and stable
     stable: int
     windows: tuple[StreamWindow, ...]
-    held: tuple[Held, ...]
+    held_back: tuple[HeldBackFrame, ...]
     waiting: tuple[Waiting, ...]  # above all what is to be ordered, and has not gone out yet
     channels: tuple[ChannelState, ...]  # those that were not empty
     retransmitted: tuple[Retransmitted, ...] = ()  # only with the continuous strategy
 
 
-Message = Marker | Report | Refusal | Abandon
+Message = Marker | Report | SnapshotRefusal | Abandon
 
 
 def encode(message: Message) -> bytes:
@@ -196,8 +196,15 @@ _ID: Field[SnapshotId] = checked(SnapshotId, lambda s: (s.initiator, s.number), 
 _WINDOW: Field[StreamWindow] = checked(
     StreamWindow, lambda w: (w.kind, w.peer, w.low, w.delivered, w.high), _STREAM_KIND, U64, COUNT, COUNT, COUNT
 )
-_HELD: Field[Held] = checked(
-    Held, lambda h: (h.sender, h.id, h.number, h.proposer, h.is_decided, h.size), U64, COUNT, COUNT, U32, FLAG, U32
+_HELD_BACK: Field[HeldBackFrame] = checked(
+    HeldBackFrame,
+    lambda h: (h.sender, h.id, h.number, h.proposer, h.is_decided, h.size),
+    U64,
+    COUNT,
+    COUNT,
+    U32,
+    FLAG,
+    U32,
 )
 _IN_FLIGHT: Field[InFlight] = checked(InFlight, lambda m: (m.port, m.payload), U8, BYTES)
 _WAITING: Field[Waiting] = checked(Waiting, lambda w: (w.channel, w.to, w.port, w.payload), _CHANNEL, U64, U8, BYTES)
@@ -205,7 +212,9 @@ _CHANNEL_STATE: Field[ChannelState] = checked(
     ChannelState, lambda c: (c.channel, c.sender, c.messages), _CHANNEL, U64, _many(_IN_FLIGHT)
 )
 _MARKER: Field[Marker] = checked(Marker, lambda m: (m.snapshot, m.view, m.ordered), _ID, VIEW_ID, COUNT)
-_REFUSAL: Field[Refusal] = checked(Refusal, lambda r: (r.snapshot, r.reason, r.passes), _ID, _REASON, FLAG)
+_SNAPSHOT_REFUSAL: Field[SnapshotRefusal] = checked(
+    SnapshotRefusal, lambda r: (r.snapshot, r.reason, r.is_transient), _ID, _REASON, FLAG
+)
 _ABANDON: Field[Abandon] = checked(Abandon, lambda a: (a.snapshot,), _ID)
 _FRAME = _one_of(str, ("DATA", "SEQ"))
 _RETRANSMITTED: Field[Retransmitted] = checked(
@@ -215,15 +224,15 @@ _REPORT: Field[Report] = checked(
     Report,
     lambda r: (
         *(r.snapshot, r.recorded_at, r.state, r.position, r.stable),
-        *(r.windows, r.held, r.waiting, r.channels, r.retransmitted),
+        *(r.windows, r.held_back, r.waiting, r.channels, r.retransmitted),
     ),
     *(_ID, WALL_NS, BYTES, COUNT, COUNT),
-    *(_many(_WINDOW), _many(_HELD), _many(_WAITING), _many(_CHANNEL_STATE), _many(_RETRANSMITTED)),
+    *(_many(_WINDOW), _many(_HELD_BACK), _many(_WAITING), _many(_CHANNEL_STATE), _many(_RETRANSMITTED)),
 )
 _KINDS: dict[type[Message], tuple[int, Field[Message]]] = {
     Marker: (1, _MARKER),  # type: ignore[dict-item]
     Report: (2, _REPORT),  # type: ignore[dict-item]
-    Refusal: (3, _REFUSAL),  # type: ignore[dict-item]
+    SnapshotRefusal: (3, _SNAPSHOT_REFUSAL),  # type: ignore[dict-item]
     Abandon: (4, _ABANDON),  # type: ignore[dict-item]
 }
 _FIELDS = dict(_KINDS.values())
