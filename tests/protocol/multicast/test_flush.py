@@ -182,7 +182,7 @@ def test_a_view_cannot_end_before_its_cut_is_held() -> None:
     group.send(A, b"one")
     group.run_for(3 * MILLISECOND)
     cut = freeze(group, A, B, C)
-    with pytest.raises(MisuseError, match="fetch it before the view ends"):
+    with pytest.raises(MisuseError, match="fetch them before the view ends"):
         group[C].end_view(cut)
 
 

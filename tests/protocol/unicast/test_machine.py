@@ -1068,7 +1068,7 @@ def test_sync_of_an_operator_after_the_sender_forgot_the_connection_drops_the_wi
 
 def test_sync_with_a_peer_that_sent_nothing_is_misuse_and_changes_nothing() -> None:
     unicast = sending(1)
-    with pytest.raises(MisuseError, match="no receive window to bring in step"):
+    with pytest.raises(MisuseError, match="no receive window to synchronize"):
         unicast.sync(B, 0)
     assert not unicast.is_syncing(B)
 

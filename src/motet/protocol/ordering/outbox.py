@@ -71,7 +71,7 @@ class Outbox:
         self.accepted += len(messages)
 
     def send_tagged(self, tag: Tag, messages: Sequence[bytes], port: int = Port.APP) -> None:
-        """Accept an idempotent append. It is one frame of its own, so that it is in the log completely or not at all."""
+        """Accept an idempotent append. It is one frame, so that the log has it completely or not at all."""
         self._require_room()
         needed = sum(map(len, messages)) + LENGTH_BYTES * len(messages)
         room = self.append_bytes

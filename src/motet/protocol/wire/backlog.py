@@ -1,7 +1,7 @@
-"""Packing: the line of messages that wait for window space, cut into bodies when space is there.
+"""Packing: the queue of messages that wait for window space, packed into bodies when there is space.
 
-Packing adapts by itself: a message that finds space leaves at once in a body of its own, and messages that find none
-gather here until one body carries many of them.
+Packing adapts by itself: a message that finds space is sent at once in a body of its own; without space, messages
+accumulate here until one body carries many of them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from motet.protocol.wire.ordered import Tag
 
 @dataclass(slots=True)
 class _Run:
-    """Neighbours that may share a body."""
+    """Consecutive messages that may share a body."""
 
     port: int
     tag: Tag | None
@@ -102,7 +102,7 @@ class Backlog:
         self._messages += messages
 
     def take(self, header: bytes = b"") -> tuple[bytes, int]:
-        """The next body, with `lead` before it, and how many messages it completes that somebody counts."""
+        """The next body behind `header`, and how many counted messages it completes."""
         end, port = self._fitting(), self.runs[0].port
         if end == self._head:
             body, count = self._take_fragment(header)
