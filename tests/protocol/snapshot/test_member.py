@@ -47,7 +47,7 @@ def configured(world: SnapshotWorld, **settings: int) -> MemberConfig:
 
 @pytest.mark.parametrize("strategy", ["window", "continuous"])
 def test_snapshot_after_x_messages(strategy: str) -> None:
-    """The seed's test: several senders, and after so many messages the state of all of them is recorded."""
+    """The document's test: several senders, and after so many messages the state of all of them is recorded."""
     world = group(strategy=strategy)
     for number in range(20):
         for name in "ABC":

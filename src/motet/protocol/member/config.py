@@ -41,8 +41,8 @@ class MemberConfig:
     @property
     def multicast_sized(self) -> MulticastConfig:
         """The multicast settings with bodies that leave space for piggybacked sequence numbers of the total order."""
-        room = 0 if self.ordering is None else self.ordering_sized(self.ordering).piggyback_bytes
-        return replace(self.multicast, body_bytes=self.frame_bytes - DATA_OVERHEAD - room)
+        space = 0 if self.ordering is None else self.ordering_sized(self.ordering).piggyback_bytes
+        return replace(self.multicast, body_bytes=self.frame_bytes - DATA_OVERHEAD - space)
 
     def ordering_sized(self, ordering: OrderingConfig) -> OrderingConfig:
         body_bytes = self.frame_bytes - DATA_OVERHEAD

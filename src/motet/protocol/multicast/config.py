@@ -27,6 +27,6 @@ class MulticastConfig(ChannelConfig):
         """The frames that one member may have in flight, so that all of them together overflow no socket buffer."""
         if not self.receive_bytes:
             return self.capacity
-        room = self.receive_bytes * 3 // 4  # A quarter stays free for acks, repairs and control frames.
-        frames = room // ((self.body_bytes + FRAME_COST) * max(1, members - 1))
+        space = self.receive_bytes * 3 // 4  # A quarter stays free for acks, repairs and control frames.
+        frames = space // ((self.body_bytes + FRAME_COST) * max(1, members - 1))
         return min(self.capacity, max(LEAST_SHARE, frames))

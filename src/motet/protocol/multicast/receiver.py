@@ -122,10 +122,10 @@ class MulticastReceiver:
         self._ask = cut.holder
         self._goal = cut
         self._purged = 0
-        self._make_room(cut)
+        self._make_space(cut)
         self._gaps.poll_now(cut.seqno, now)
 
-    def _make_room(self, cut: Cut[Address]) -> None:
+    def _make_space(self, cut: Cut[Address]) -> None:
         """A window smaller than the sender's must purge more than is stable, or it could never reach the cut."""
         self.window.purge(max(cut.stable, cut.seqno - self.window.capacity))
 
@@ -150,7 +150,7 @@ class MulticastReceiver:
         if not is_paused or self._goal is not None:
             effects += self._deliver()
         if self._goal is not None:
-            self._make_room(self._goal)
+            self._make_space(self._goal)
         if self._owes_ack or self._since_ack >= self.ack_threshold:
             effects += self._send_ack()
         elif self._since_ack and self._ack_due is None:

@@ -88,13 +88,13 @@ class MulticastSender:
         """Fill the window from the backlog and deliver own messages, until neither frees space for the other."""
         effects: list[Effect] = []
         admitted = self.admitted
-        has_room = True
-        while has_room:
+        has_space = True
+        while has_space:
             effects += self._fill(now)
             was_full = self._is_full  # If it is not full now, nothing is left to send.
             delivered = [] if is_paused else self._deliver_own()
             effects += delivered
-            has_room = was_full and bool(delivered) and not (self._is_full or self._is_frozen)
+            has_space = was_full and bool(delivered) and not (self._is_full or self._is_frozen)
         if self.admitted > admitted:
             effects.append(Admitted(Channel.MULTICAST, None, self.admitted))
         return effects

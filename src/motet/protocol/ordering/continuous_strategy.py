@@ -108,8 +108,8 @@ class ContinuousStrategy:
         return out
 
     def _pump(self, now: int) -> bool:
-        has_room = self.sent - self._settled < self._window
-        if self._is_frozen or not self._view.is_primary or not has_room or not self._outbox.may_leave:
+        has_space = self.sent - self._settled < self._window
+        if self._is_frozen or not self._view.is_primary or not has_space or not self._outbox.may_leave:
             return False
         body, _ = self._outbox.next(now, _data_header)
         self.sent += 1

@@ -66,19 +66,19 @@ class Outbox:
 
     def send(self, messages: Sequence[bytes], port: int = Port.APP) -> None:
         """Accept messages. All are accepted, or none."""
-        self._require_room()
+        self._require_space()
         self._backlog.extend(messages, port)
         self.accepted += len(messages)
 
     def send_tagged(self, tag: Tag, messages: Sequence[bytes], port: int = Port.APP) -> None:
         """Accept an idempotent append. It is one frame, so that the log has it completely or not at all."""
-        self._require_room()
+        self._require_space()
         needed = sum(map(len, messages)) + LENGTH_BYTES * len(messages)
-        room = self.append_bytes
-        if not messages or needed > room:
+        space = self.append_bytes
+        if not messages or needed > space:
             raise MessageTooLargeError(
                 f"an append of {len(messages)} messages that needs {needed} bytes; it has to fit into one frame: "
-                f"at least one message, and at most {room} bytes, with {LENGTH_BYTES} for each message; split it"
+                f"at least one message, and at most {space} bytes, with {LENGTH_BYTES} for each message; split it"
             )
         self._backlog.extend(messages, port, tag)
         self.accepted += len(messages)
@@ -88,7 +88,7 @@ class Outbox:
         """The largest idempotent append: the bytes of its messages, and a length for each."""
         return self._body_bytes - HEADER.size
 
-    def _require_room(self) -> None:
+    def _require_space(self) -> None:
         if self.has_left:
             raise LeftGroupError("this member has left the group; join again to send")
         waiting = self._backlog.waiting_bytes

@@ -286,7 +286,7 @@ class Unicast:
 
     def _buffer_for_sync(self, source: Address, frame: UnicastData, now: int) -> None:
         """Buffer a message of an unknown connection: its first message is late or lost, or the window was dropped."""
-        if not self._has_room_for(source):
+        if not self._has_space_for(source):
             self._counters[Count.CONNECTION_REFUSED] += 1
             return
         pending = self._pend_sync(source, frame.conn_id, now)
@@ -360,7 +360,7 @@ class Unicast:
 
     def _open_receiver(self, source: Address, conn_id: int, low: int, now: int) -> None:
         """Open a receive window, never below what an earlier one has delivered."""
-        if not self._has_room_for(source):
+        if not self._has_space_for(source):
             self._counters[Count.CONNECTION_REFUSED] += 1
             return
         _, delivered = self._remembered.pop(source, (0, 0))
@@ -369,7 +369,7 @@ class Unicast:
         low = max(low, delivered)
         self._receivers[source] = ReceiveConnection(source, conn_id, low, self._config, self._counters, now)
 
-    def _has_room_for(self, source: Address) -> bool:
+    def _has_space_for(self, source: Address) -> bool:
         """Whether the bound on peers admits `source`; a peer with a window or a pending SYNC is counted already."""
         peers = self._receivers.keys() | self._syncs.keys()
         return source in peers or len(peers) < self._config.max_peers

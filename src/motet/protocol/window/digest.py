@@ -1,4 +1,4 @@
-"""The digest: what one observer knows of each member's stream. Merging two takes the maximum (seed `merge.txt`)."""
+"""The digest: what one observer knows of each member's stream. Merging two takes the maximum (JGroups note MERGE)."""
 
 from __future__ import annotations
 

@@ -24,16 +24,16 @@ def parts(ranges: Ranges, seqnos: int, spans: int) -> list[Ranges]:
     """Divide `ranges` into parts of at most `seqnos` seqnos and `spans` ranges each."""
     divided: list[Ranges] = []
     part: list[tuple[int, int]] = []
-    room = seqnos
+    space = seqnos
     for first, last in ranges:
         while first <= last:
-            until = min(last, first + room - 1)
+            until = min(last, first + space - 1)
             part.append((first, until))
-            room -= until - first + 1
+            space -= until - first + 1
             first = until + 1
-            if room == 0 or len(part) == spans:
+            if space == 0 or len(part) == spans:
                 divided.append(tuple(part))
-                part, room = [], seqnos
+                part, space = [], seqnos
     if part:
         divided.append(tuple(part))
     return divided

@@ -164,7 +164,7 @@ Pairs = tuple[tuple[int, int], ...]
 Quads = tuple[tuple[int, int, int, int], ...]
 AgreedNumbers = tuple[
     tuple[int, int, Pairs], ...
-]  # (sender, id of the first, final numbers of it and those that follow it)
+]  # (sender, first id, agreed sequence numbers of that frame and the following ones)
 
 
 class LogCheckpoint(NamedTuple):
