@@ -31,7 +31,7 @@ from motet.protocol.core.units import MILLISECOND, SECOND
 from motet.protocol.member import Datagram, Delivered, Member, MemberConfig
 from motet.protocol.window.ring import RingWindow
 from motet.protocol.wire.backlog import Backlog
-from motet.protocol.wire.codec import Envelope, decode, encode, group_id
+from motet.protocol.wire.codec import DecodedDatagram, decode, encode, group_id
 from motet.protocol.wire.frames import MulticastData
 from motet.protocol.wire.reassembler import Reassembler
 
@@ -117,7 +117,7 @@ class Path:
             seqno = self._sent.append(body)
             datagram = encode(self._group, 1, NOBODY, MulticastData(1, seqno, self._sent.low, body))
             envelope = decode(self._group, datagram)
-            assert isinstance(envelope, Envelope)
+            assert isinstance(envelope, DecodedDatagram)
             frame = envelope.frame
             assert isinstance(frame, MulticastData)
             self._received.purge(frame.stable)

@@ -21,7 +21,7 @@ from motet.protocol.membership import MembershipConfig
 from motet.protocol.multicast.machine import FRAMES as MULTICAST_FRAMES
 from motet.protocol.ordering import OrderingConfig
 from motet.protocol.ordering.machine import FRAMES as ORDERING_FRAMES
-from motet.protocol.wire.codec import Envelope, decode, group_id
+from motet.protocol.wire.codec import DecodedDatagram, decode, group_id
 from motet.sim.scenarios.group_plan import GroupPlan, endpoint_of
 from motet.sim.scenarios.membership import GROUP
 from motet.sim.scenarios.total_order import TotalOrderWorld
@@ -56,7 +56,7 @@ class Tally(Transcript):
 
     def datagram(self, now: int, source: str, to: str, data: bytes, fate: str) -> None:
         envelope = decode(self._group, data) if self.is_on else None
-        if isinstance(envelope, Envelope) and isinstance(envelope.frame, (*MULTICAST_FRAMES, *ORDERING_FRAMES)):
+        if isinstance(envelope, DecodedDatagram) and isinstance(envelope.frame, (*MULTICAST_FRAMES, *ORDERING_FRAMES)):
             self.kinds[type(envelope.frame)] += 1
 
 

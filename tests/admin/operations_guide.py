@@ -13,7 +13,7 @@ WHEN_IT_GROWS = {
     Nature.WORK: "**work**: grows with the traffic.",
     Nature.REPAIR: "**repair**: normal where datagrams are lost, doubled or overtake one another.",
     Nature.CHANGE: "**change**: normal when members come, go, or meet again, or when somebody makes faults on purpose.",
-    Nature.NOISE: "**noise**: a few around a restart are normal; one that keeps growing is worth a look.",
+    Nature.REJECTED: "**rejected**: a few around a restart are normal; one that keeps growing is worth a look.",
 }
 
 

@@ -26,8 +26,8 @@ class Hindered:
     def start(self) -> Future[SnapshotId]:
         self.started_at.append(self._loop.time())
         snapshot = SnapshotId(1, len(self.started_at))
-        reason, passes = self._ends.pop(0) if len(self._ends) > 1 else self._ends[0]
-        self.taker.ended(SnapshotFailed(snapshot, reason, passes))  # before its name is known
+        reason, is_transient = self._ends.pop(0) if len(self._ends) > 1 else self._ends[0]
+        self.taker.ended(SnapshotFailed(snapshot, reason, is_transient))  # before its name is known
         answer: Future[SnapshotId] = Future()
         answer.set_result(snapshot)
         return answer

@@ -11,7 +11,7 @@ from random import Random
 
 from motet.protocol.core.identity import Address
 from motet.protocol.core.view import Ballot, View, ViewId
-from motet.protocol.wire.codec import HEADER, Envelope, decode, encode
+from motet.protocol.wire.codec import HEADER, DecodedDatagram, decode, encode
 from motet.protocol.wire.frames import Commit, Decision, Hello, MulticastXmitRequest, Prepare, Proposals
 
 GROUP = 1
@@ -33,7 +33,7 @@ SAMPLES = [
 def check(data: bytes) -> None:
     """What is accepted can be written again, and reads the same."""
     envelope = decode(GROUP, data)
-    if isinstance(envelope, Envelope):
+    if isinstance(envelope, DecodedDatagram):
         assert decode(GROUP, encode(GROUP, *envelope)) == envelope
 
 

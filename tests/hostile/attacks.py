@@ -13,7 +13,7 @@ from motet.protocol.core.effects import Frame
 from motet.protocol.core.identity import NOBODY, Address, Endpoint
 from motet.protocol.core.limits import MAX_DATAGRAM_BYTES, MOST_COUNT
 from motet.protocol.core.view import Ballot, View, ViewId
-from motet.protocol.wire.codec import HEADER, Envelope, decode, encode, kind_name
+from motet.protocol.wire.codec import HEADER, DecodedDatagram, decode, encode, kind_name
 from motet.protocol.wire.frames import (
     Abort,
     Commit,
@@ -101,7 +101,7 @@ class Attacker:
             return encode(self.group, victim.incarnation, NOBODY, LeaveRequest(self.view_of(victim).id))
         data = self._some(lambda one: one.source == victim.endpoint)
         envelope = decode(self.group, data)
-        if not isinstance(envelope, Envelope):
+        if not isinstance(envelope, DecodedDatagram):
             return data
         return encode(self.group, victim.incarnation, self.rng.choice((NOBODY, victim.incarnation)), envelope.frame)
 
@@ -186,7 +186,7 @@ class Attacker:
         for _ in range(100):
             samples = self.by_kind[self.rng.choice(sorted(self.by_kind))]
             envelope = decode(self.group, samples[self.rng.randrange(len(samples))])
-            if isinstance(envelope, Envelope):
+            if isinstance(envelope, DecodedDatagram):
                 return envelope.frame
         raise AssertionError("nothing that was recorded is a frame")
 

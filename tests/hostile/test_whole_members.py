@@ -72,7 +72,7 @@ def state_of(group: motet.Group) -> list[Any]:
     windows = sorted((str(who), str(entry)) for who, entry in member.multicast.digest().items())
     ordering = member.channel.ordering
     assert ordering is not None
-    log = (ordering.position, ordering.stable, len(ordering.queue), member.held_frames)
+    log = (ordering.position, ordering.stable, len(ordering.queue), member.buffered_frames)
     return [counts, windows, log, member.view, member.record, member.next_deadline(), member.is_settled]
 
 

@@ -44,8 +44,8 @@ class Fetching:
             self.journal, cast(Any, member), cast(Any, None), replays=True, wall_clock=clock
         )
 
-    def _keep_log(self, *, is_whole: bool = True) -> None:
-        self.told.append(is_whole)
+    def _keep_log(self, *, is_caught_up: bool = True) -> None:
+        self.told.append(is_caught_up)
 
     def _send(self, to: Address, messages: Sequence[bytes], now: int, *, port: int) -> list[Effect]:
         assert (to, port) == (A, Port.CONTROL)

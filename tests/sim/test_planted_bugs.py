@@ -14,7 +14,7 @@ from motet.protocol.multicast.receiver import MulticastReceiver
 from motet.protocol.multicast.sender import MulticastSender
 from motet.protocol.unicast.machine import Unicast
 from motet.protocol.unicast.receiver import ReceiveConnection
-from motet.protocol.unicast.sender import SendConnection, State
+from motet.protocol.unicast.sender import ConnectionState, SendConnection
 from motet.protocol.window.acks import AckTable
 from motet.protocol.window.gaps import GapWatch
 from motet.protocol.window.ranges import Ranges
@@ -52,15 +52,15 @@ def a_message_that_overtakes_the_first_opens_the_window(patch: pytest.MonkeyPatc
         self._open_receiver(source, frame.conn_id, frame.seqno - 1, now)
         self._receivers[source].data(frame, now)
 
-    patch.setattr(Unicast, "_keep_for_sync", open_at_once)
+    patch.setattr(Unicast, "_buffer_for_sync", open_at_once)
 
 
 def close_without_flush(patch: pytest.MonkeyPatch) -> None:
     def reap(self: SendConnection, now: int) -> list[Effect]:
-        if self.state is State.OPEN:
+        if self.state is ConnectionState.OPEN:
             self.close(now)
         else:
-            self.state = State.CLOSED
+            self.state = ConnectionState.CLOSED
         return []
 
     patch.setattr(SendConnection, "_reap", reap)
@@ -119,7 +119,7 @@ def a_message_on_a_closing_connection_does_not_open_it_again(patch: pytest.Monke
     original = SendConnection.send
 
     def send(self: SendConnection, messages: list[bytes], now: int) -> list[Effect]:
-        if self.state is State.CLOSING:
+        if self.state is ConnectionState.CLOSING:
             self.accepted += len(messages)
             return []
         return original(self, messages, now)
@@ -152,13 +152,13 @@ def no_last_seqno_announcement(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_gap_is_asked_for_once_only(patch: pytest.MonkeyPatch) -> None:
-    original = GapWatch.look
+    original = GapWatch.poll
 
-    def look(self: GapWatch, now: int) -> Ranges:
+    def poll(self: GapWatch, now: int) -> Ranges:
         asked = original(self, now)
         return asked if self._attempt <= 1 else ()
 
-    patch.setattr(GapWatch, "look", look)
+    patch.setattr(GapWatch, "poll", poll)
 
 
 def a_lost_ack_is_not_repeated(patch: pytest.MonkeyPatch) -> None:
@@ -196,7 +196,7 @@ def a_crashed_member_stays_in_the_ack_table(patch: pytest.MonkeyPatch) -> None:
 
 def a_new_view_does_not_release_the_waiting(patch: pytest.MonkeyPatch) -> None:
     def retain(
-        self: MulticastSender, members: list[Address], joined_at: int, now: int, *, is_held: bool
+        self: MulticastSender, members: list[Address], joined_at: int, now: int, *, is_paused: bool
     ) -> list[Effect]:
         self.acks.retain(members, max(joined_at, self.window.low))
         return []

@@ -28,7 +28,7 @@ from motet.protocol.window.digest import Cut, DigestEntry
 from motet.protocol.wire.frames import (
     Commit,
     CutTo,
-    LogEnd,
+    LogCheckpoint,
     MergeRequest,
     MergeResponse,
     MergeView,
@@ -109,7 +109,7 @@ def a_leaver_is_never_let_go(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_sender_stays_frozen(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(MulticastSender, "thaw", lambda self, now, is_held: [])
+    patch.setattr(MulticastSender, "thaw", lambda self, now, is_paused: [])
 
 
 def the_view_is_told_after_its_first_deliveries(patch: pytest.MonkeyPatch) -> None:
@@ -320,7 +320,7 @@ def a_late_merge_request_is_answered_for_a_view_that_is_over(patch: pytest.Monke
         part.response = frame
         return not self.silent
 
-    def any_ready(self: MergeLeader, source: Address, ballot: Ballot, log: LogEnd) -> bool:
+    def any_ready(self: MergeLeader, source: Address, ballot: Ballot, log: LogCheckpoint) -> bool:
         part = self._parts.get(source)
         return ready(self, source, ballot if part is None or part.response is None else part.response.ballot, log)
 

@@ -17,14 +17,14 @@ from motet.protocol.ordering.continuous_strategy import ContinuousStrategy
 from motet.protocol.ordering.fast_path import FastPath
 from motet.protocol.ordering.holdback import HoldBackQueue, Pending
 from motet.protocol.ordering.isis import Isis
-from motet.protocol.ordering.log import Log
+from motet.protocol.ordering.log import LogProgress
 from motet.protocol.ordering.machine import TotalOrder
 from motet.protocol.ordering.outbox import Outbox
 from motet.protocol.ordering.producers import Producers
 from motet.protocol.ordering.stability import Stability
 from motet.protocol.ordering.window_strategy import WindowStrategy
-from motet.protocol.wire.frames import LogEnd, OrderAck
-from motet.protocol.wire.ordered import Number, Tag
+from motet.protocol.wire.frames import LogCheckpoint, OrderAck
+from motet.protocol.wire.ordered import SequenceNumber, Tag
 from motet.sim.runner import run_seed
 
 SEEDS = range(500)
@@ -61,7 +61,7 @@ def a_decided_frame_does_not_wait_for_the_head(patch: pytest.MonkeyPatch) -> Non
 def numbers_do_not_raise_the_clock(patch: pytest.MonkeyPatch) -> None:
     original = Isis.receive_number
 
-    def receive_number(self: Isis, sender: int, frame_id: int, number: Number) -> bool:
+    def receive_number(self: Isis, sender: int, frame_id: int, number: SequenceNumber) -> bool:
         clock = self.clock
         is_taken = original(self, sender, frame_id, number)
         self.clock = clock
@@ -81,7 +81,7 @@ def a_frozen_view_goes_on_deciding(patch: pytest.MonkeyPatch) -> None:
 def those_who_are_gone_are_waited_for(patch: pytest.MonkeyPatch) -> None:
     original = TotalOrder.begin_view
 
-    def begin_view(self: TotalOrder, view: View, log: LogEnd | None, now: int) -> list[Effect]:
+    def begin_view(self: TotalOrder, view: View, log: LogCheckpoint | None, now: int) -> list[Effect]:
         size = len(self.members)
         effects = original(self, view, log, now)
         self._isis._all = (1 << max(size, len(view.members))) - 1
@@ -93,7 +93,7 @@ def those_who_are_gone_are_waited_for(patch: pytest.MonkeyPatch) -> None:
 def a_minority_keeps_ordering(patch: pytest.MonkeyPatch) -> None:
     original = TotalOrder.begin_view
 
-    def begin_view(self: TotalOrder, view: View, log: LogEnd | None, now: int) -> list[Effect]:
+    def begin_view(self: TotalOrder, view: View, log: LogCheckpoint | None, now: int) -> list[Effect]:
         return original(self, replace(view, is_primary=True), log, now)
 
     patch.setattr(TotalOrder, "begin_view", begin_view)
@@ -103,7 +103,7 @@ def the_fastest_says_what_is_stable(patch: pytest.MonkeyPatch) -> None:
     original = Stability._gather
 
     def gather(self: Stability) -> list[Effect]:
-        self._told = dict.fromkeys(self._view.members, max(self._told.values(), default=0))
+        self._reported = dict.fromkeys(self._view.members, max(self._reported.values(), default=0))
         return original(self)
 
     patch.setattr(Stability, "_gather", gather)
@@ -118,7 +118,9 @@ def data_that_comes_again_gets_a_new_number(patch: pytest.MonkeyPatch) -> None:
         pending = self._isis.queue.get(rank, frame_id)
         if pending is not None and not pending.is_decided:
             self._isis.clock += 1
-            again = replace(pending, proposed=self._isis.clock, number=Number(self._isis.clock, self._isis._rank))
+            again = replace(
+                pending, proposed=self._isis.clock, number=SequenceNumber(self._isis.clock, self._isis._rank)
+            )
             self._isis.queue.add(again)
             self._answer(rank, OrderAck(self._view.id, frame_id, again.proposed))
 
@@ -127,14 +129,14 @@ def data_that_comes_again_gets_a_new_number(patch: pytest.MonkeyPatch) -> None:
 
 
 def those_who_come_in_do_not_know_the_appends(patch: pytest.MonkeyPatch) -> None:
-    original = Log.move_to
-    patch.setattr(Log, "move_to", lambda self, end: original(self, LogEnd(end.position)))
+    original = LogProgress.move_to
+    patch.setattr(LogProgress, "move_to", lambda self, end: original(self, LogCheckpoint(end.position)))
 
 
 def appends_are_forgotten_with_the_view(patch: pytest.MonkeyPatch) -> None:
     original = TotalOrder.begin_view
 
-    def begin_view(self: TotalOrder, view: View, log: LogEnd | None, now: int) -> list[Effect]:
+    def begin_view(self: TotalOrder, view: View, log: LogCheckpoint | None, now: int) -> list[Effect]:
         effects = original(self, view, log, now)
         self._log.producers = Producers()
         return effects
@@ -178,7 +180,7 @@ def early_numbers_do_not_wait_for_the_last_proposal(patch: pytest.MonkeyPatch) -
 
     def decide(self: FastPath) -> None:
         for sender in self._senders:
-            for proposed in sender.heard.values():
+            for proposed in sender.proposals.values():
                 if proposed.by.bit_count() == len(self._senders) - 1:
                     proposed.by = self._all
         original(self)
@@ -192,16 +194,16 @@ def what_was_delivered_early_is_not_proposed_again(patch: pytest.MonkeyPatch) ->
 
 
 def a_frame_of_ours_is_told_of_before_it_is_in_our_queue(patch: pytest.MonkeyPatch) -> None:
-    original = WindowStrategy._lead
+    original = WindowStrategy._header
 
-    def lead(self: WindowStrategy, sent_at: int, tag: Tag | None) -> bytes:
+    def guessed(self: WindowStrategy, sent_at: int, tag: Tag | None) -> bytes:
         self._isis.clock -= 1  # as one would guess it before the last frame that came
         try:
             return original(self, sent_at, tag)
         finally:
             self._isis.clock += 1
 
-    patch.setattr(WindowStrategy, "_lead", lead)
+    patch.setattr(WindowStrategy, "_header", guessed)
 
 
 CAUGHT: dict[Plant, int] = {

@@ -11,7 +11,7 @@ from motet.protocol.core.effects import Channel, Effect
 from motet.protocol.core.identity import Address
 from motet.protocol.member import Member
 from motet.protocol.member.channel import _Stream
-from motet.protocol.member.snapshots import SnapshotCarrier
+from motet.protocol.member.snapshots import SnapshotAdapter
 from motet.protocol.snapshot import RecordState, SnapshotId, Snapshots
 from motet.protocol.snapshot.machine import SendMarker
 from motet.protocol.snapshot.participation import LocalState, Participation
@@ -59,7 +59,7 @@ def the_state_is_recorded_after_the_marker_went_out(patch: pytest.MonkeyPatch) -
         assert self.channel.ordering is not None
         marker = encode(Marker(effect.snapshot, self.view.id, self.channel.ordering.sent))
         to_itself = self.unicast.sender(self.address) is not None
-        return [effect, *self._made(self._strategy.mark(SendMarker(marker, to_itself), self.members, now), now)]
+        return [effect, *self._made(self._snapshot_adapter.mark(SendMarker(marker, to_itself), self.members, now), now)]
 
     def supply_without_marker(
         self: Snapshots, snapshot: SnapshotId, state: bytes, local: LocalState, now: int
@@ -108,15 +108,15 @@ def ordered_messages_that_are_held_back_are_not_awaited(patch: pytest.MonkeyPatc
 
 
 def a_message_that_waits_is_counted_in_its_channel_as_well(patch: pytest.MonkeyPatch) -> None:
-    original = SnapshotCarrier._local_state
+    original = SnapshotAdapter._local_state
 
     def local_state(
-        self: SnapshotCarrier, unsent: Sequence[Waiting], members: Sequence[Address], now: int
+        self: SnapshotAdapter, unsent: Sequence[Waiting], members: Sequence[Address], now: int
     ) -> LocalState:
         local = original(self, unsent, members, now)
         return replace(local, ordered=local.ordered + bool(local.waiting))
 
-    patch.setattr(SnapshotCarrier, "_local_state", local_state)
+    patch.setattr(SnapshotAdapter, "_local_state", local_state)
 
 
 def a_view_change_is_not_noticed(patch: pytest.MonkeyPatch) -> None:

@@ -81,11 +81,11 @@ def a_view_without_the_state_is_primary(patch: pytest.MonkeyPatch) -> None:
         members: Sequence[Address],
         record: PrimaryRecord,
         leavers: Sequence[Address],
-        founders: Sequence[Address],
+        bootstrap_voters: Sequence[Address],
         heirs: Sequence[int],
         lacking: Sequence[int],
     ) -> bool:
-        return original(self, members, record, leavers, founders, heirs, ())
+        return original(self, members, record, leavers, bootstrap_voters, heirs, ())
 
     patch.setattr(Coordinator, "is_primary_with", is_primary_with)
 

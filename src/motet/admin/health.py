@@ -245,7 +245,7 @@ def _segment_remarks(stats: Stats) -> Iterator[Remark]:
 
 def _noise_remarks(growth: Growth) -> Iterator[Remark]:
     per_minute = 60 / growth.seconds if growth.seconds else 0
-    loud = [count for count in Count if count.nature is Nature.NOISE and growth.of(count) * per_minute >= 60]
+    loud = [count for count in Count if count.nature is Nature.REJECTED and growth.of(count) * per_minute >= 60]
     if loud:
         named = "; ".join(f"{count} +{growth.of(count):,} ({count.meaning})" for count in loud[:3])
         yield Remark(

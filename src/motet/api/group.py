@@ -315,10 +315,10 @@ class Group:
             self._guarded(event)
 
     def _hold(self) -> None:
-        self._driver.run(self._driver.member.hold)
+        self._driver.run(self._driver.member.pause)
 
     def _release(self) -> None:
-        self._driver.do(self._driver.member.release)
+        self._driver.do(self._driver.member.resume)
 
     def _warn_of_idleness(self) -> None:
         logger.warning(

@@ -40,7 +40,7 @@ class SnapshotTaker:
         hindrance, pause_s = "not all have answered", SHORTEST_PAUSE_S
         try:
             async with asyncio.timeout(timeout_s):
-                while isinstance(end := await self._take_one(), SnapshotFailed) and end.passes:
+                while isinstance(end := await self._take_one(), SnapshotFailed) and end.is_transient:
                     hindrance = end.reason
                     await asyncio.sleep(pause_s)
                     pause_s = min(2 * pause_s, LONGEST_PAUSE_S)

@@ -391,7 +391,7 @@ class Config:
         return OrderingConfig(
             strategy=self.strategy,
             window=self.order_window_frames,
-            reach=self.order_in_flight_frames,
+            in_flight_limit=self.order_in_flight_frames,
             backlog_bytes=self.backlog_bytes,
             packs=self.pack_messages,
             ask_ns=self.order_ask_ns,

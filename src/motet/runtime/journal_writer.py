@@ -81,7 +81,7 @@ class JournalWriter:
                 self._append(entries)
                 performed += self._enter(effect, _rolled_back_later(effects, index), now)
             elif self._held is not None and isinstance(effect, RecordState):
-                performed += self._member.refuse_snapshot_state(effect.snapshot, STILL_FETCHING, now, passes=True)
+                performed += self._member.refuse_snapshot_state(effect.snapshot, STILL_FETCHING, now, is_transient=True)
             elif self._held is not None and _is_of_the_log(effect):
                 self._hold(effect)
             else:
@@ -126,7 +126,7 @@ class JournalWriter:
         if rolled_back is not None:
             self._truncate(rolled_back.first - 1)
         if effect.position > self.journal.position:
-            self._member.keep_log(is_whole=False)
+            self._member.keep_log(is_caught_up=False)
             self._held, self._held_end = [effect], effect.position
             return [*dropped, effect, *self._catch_up.start(effect.view, effect.position, now)]
         self._member.keep_log()

@@ -186,7 +186,7 @@ class Observer:
             "epoch": member.membership.epoch.number,
             "first": self.first(),
             "holdback": len(ordering.queue),
-            "under_way": ordering.under_way,
+            "under_way": ordering.in_flight,
         }
 
     def _measure(self) -> dict[str, float]:

@@ -38,7 +38,7 @@ from motet.protocol.wire.frames import (
     Stable,
     UnicastData,
 )
-from motet.protocol.wire.ordered import ORDERED, Number, seal
+from motet.protocol.wire.ordered import ORDERED, SequenceNumber, seal
 from tests.protocol.membership.world import GROUP, Flight
 from tests.protocol.ordering.world import STRATEGIES, OrderedWorld, failures, refused, sealed_in
 
@@ -48,7 +48,7 @@ all_strategies = pytest.mark.parametrize("strategy", STRATEGIES, indirect=True)
 
 @pytest.fixture(autouse=True)
 def strategy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Of all members; what hooks into the streams is for the window carrier alone."""
+    """Of all members; what hooks into the streams is for the window strategy alone."""
     name: str = getattr(request, "param", "window")
     monkeypatch.setattr(OrderedWorld, "strategy", name)
     return name
@@ -59,7 +59,7 @@ def numbered(prefix: str, count: int) -> list[str]:
 
 
 def crash_before_seq(world: OrderedWorld, sender: str, *, reached: str = "") -> None:
-    """The first datagram of `sender` with a final number reaches only these; then it is gone."""
+    """The first datagram of `sender` with a agreed number reaches only these; then it is gone."""
 
     def hook(flight: Flight) -> None:
         sealed = sealed_in(flight)
@@ -163,12 +163,12 @@ class TestEqualFinalNumbers:
         """Each proposes 1 for its own frame and 2 for the other's: of B's frame the smaller proposer named 2."""
         world = OrderedWorld()
         world.gather(*"AB")
-        agreed: list[Number] = []
+        agreed: list[SequenceNumber] = []
         world.on_frame(lambda flight: agreed.extend(sealed.numbers if (sealed := sealed_in(flight)) else ()))
         world.order("A", "a1")
         world.order("B", "b1")
         world.finish("AB", 2)
-        assert sorted(agreed) == [Number(2, 0), Number(2, 1)]
+        assert sorted(agreed) == [SequenceNumber(2, 0), SequenceNumber(2, 1)]
         assert world["A"].ordered == world["B"].ordered == ["b1", "a1"]
 
     def test_all_of_five_at_once_many_times(self) -> None:
@@ -200,7 +200,7 @@ class TestLossAndDelay:
 
     @all_strategies
     def test_drop_a_quarter_while_members_are_suspected_and_merged_again(self) -> None:
-        """With the usual patience the view may change at any time; those who come back get the state."""
+        """With the usual timeout the view may change at any time; those who come back get the state."""
         world = OrderedWorld("ABC", wants_state=True, frame_bytes=1_400)
         world.gather(*"ABC")
         world.loss = 0.25
@@ -215,7 +215,7 @@ class TestLossAndDelay:
 
     @all_strategies
     def test_half_of_all_proposals_take_two_seconds(self) -> None:
-        """The seed's "acks". Whoever misses them asks, so most need not wait for so long."""
+        """The "acks" of the ISIS document. A member that misses them asks, so most do not wait that long."""
         world = OrderedWorld()
         world.gather(*"ABC")
         world.delay(Proposals, 0.5, 2.0)
@@ -379,7 +379,7 @@ class TestFifoAcrossAFlush:
 class TestAJoinerArrives:
     def test_while_many_frames_are_pending(self) -> None:
         """It delivers exactly from the view's position on."""
-        world = OrderedWorld(ordering=OrderingConfig(window=4_096, reach=4_096), capacity=2_048)
+        world = OrderedWorld(ordering=OrderingConfig(window=4_096, in_flight_limit=4_096), capacity=2_048)
         world.gather(*"AB")
         world.order("A", *numbered("before", 3))
         world.finish("AB", 3)
@@ -429,13 +429,13 @@ class TestAJoinerArrives:
 
 class TestPartition:
     def parted(self) -> OrderedWorld:
-        """{A,B,C} and {D,E}, with something under way on both sides when the network parts."""
+        """{A,B,C} and {D,E}, with messages in flight on both sides when the network parts."""
         world = OrderedWorld("AD", wants_state=True)
         world.gather(*"ABCDE")
         world.order("A", *TEXTS)
         world.finish("ABCDE", 5)
-        world.order("B", "b-under-way")
-        world.order("D", "d-under-way")
+        world.order("B", "b-in-flight")
+        world.order("D", "d-in-flight")
         world.run(0.0005)
         world.split("ABC", "DE")
         return world
@@ -462,18 +462,18 @@ class TestPartition:
             assert set(texts) <= set(world["A"].ordered)
 
     @all_strategies
-    def test_what_was_under_way_in_the_minority_failed_or_is_in_the_log(self) -> None:
+    def test_what_was_in_flight_in_the_minority_failed_or_is_in_the_log(self) -> None:
         world = self.parted()
         world.heal()
         world.settle("ABCDE", limit=20)
         world.finish("ABCDE")
-        assert "b-under-way" in world["A"].ordered
+        assert "b-in-flight" in world["A"].ordered
         fate = failures(world["D"])
-        if "d-under-way" not in world["A"].ordered:
+        if "d-in-flight" not in world["A"].ordered:
             assert fate == [(1, 1, SendFailedError)]
         assert all(world[name].ordered == world["A"].ordered for name in "BCDE")
 
-    def test_what_the_minority_delivered_and_the_majority_did_not_is_taken_back(self) -> None:
+    def test_what_the_minority_delivered_and_the_majority_did_not_is_rolled_back(self) -> None:
         """E's message got its number, which only D and E heard; the others put something before it."""
         world = OrderedWorld("AD", wants_state=True)
         world.gather(*"ABCDE")
@@ -534,7 +534,7 @@ class TestPartition:
         world = OrderedWorld("AB")
         world.start("B")
         with pytest.raises(NotPrimaryError, match="wait for a primary view"):
-            world.order("B", "b1", is_patient=False)
+            world.order("B", "b1", waits_for_primary=False)
         world.order("B", "b2")
         world.start("A")
         world.settle("AB")
@@ -547,8 +547,10 @@ class TestOneStream:
     def test_plain_and_ordered_messages(self, capacity: int) -> None:
         world = OrderedWorld(capacity=capacity)
         world.gather(*"ABC")
-        lifted: list[bool] = []
-        world.on_frame(lambda f: lifted.append(bool(s.inner) and not s.is_ordered) if (s := sealed_in(f)) else None)
+        piggybacked: list[bool] = []
+        world.on_frame(
+            lambda f: piggybacked.append(bool(s.inner) and not s.is_ordered) if (s := sealed_in(f)) else None
+        )
         for number in range(30):
             for name in "ABC":
                 world.multicast(name, f"plain-{name}{number}")
@@ -559,7 +561,7 @@ class TestOneStream:
             assert world[name].ordered == world["A"].ordered
             for sender in "ABC":
                 assert world[name].got(sender) == world.sent(sender)
-        assert any(lifted) == (capacity == 4)  # where plain frames wait for space, numbers ride on them
+        assert any(piggybacked) == (capacity == 4)  # where plain frames wait for space, numbers are piggybacked on them
 
     @all_strategies
     def test_across_a_flush(self) -> None:
@@ -611,27 +613,29 @@ class TestHolding:
     def test_an_application_that_takes_nothing_gets_all_in_order_later(self) -> None:
         world = OrderedWorld()
         world.gather(*"ABC")
-        world.hold("B")
+        world.pause_deliveries("B")
         world.order("A", *TEXTS)
         world.order("B", "b1")
         world.run(0.5)
         assert world["B"].ordered == []
         assert world["A"].ordered == []  # B has not proposed
-        world.release("B")
+        world.resume_deliveries("B")
         world.finish("ABC", 6)
         assert world["A"].ordered == world["B"].ordered == world["C"].ordered
 
-    @pytest.mark.parametrize("strategy", ["window", "continuous"], indirect=True)  # early numbers do not leave the time
+    @pytest.mark.parametrize(
+        "strategy", ["window", "continuous"], indirect=True
+    )  # the fast path does not leave the time
     def test_nothing_is_stable_that_one_has_not_delivered(self) -> None:
         world = OrderedWorld()
         world.gather(*"ABC")
         world.order("A", "a1")
         world.run(0.0025)  # all have proposed
-        world.hold("C")
+        world.pause_deliveries("C")
         world.run(0.2)
         assert world["A"].ordered == world["B"].ordered == ["a1"]
         assert world["A"].order.stable == world["B"].order.stable == 0
-        world.release("C")
+        world.resume_deliveries("C")
         world.finish("ABC", 1)
 
     @all_strategies
@@ -641,7 +645,7 @@ class TestHolding:
         world.gather(*"ABC")
         world.order("A", "a1")
         world.run(0.0025)
-        world.hold("C")
+        world.pause_deliveries("C")
         told = world.watch(Progress)
         world.run(10)
         assert [flight.source for flight in told].count("B") < 100
@@ -649,7 +653,7 @@ class TestHolding:
 
 class TestLeaving:
     @all_strategies
-    def test_what_is_under_way_is_ordered_and_what_waits_fails(self) -> None:
+    def test_what_is_in_flight_is_ordered_and_what_waits_fails(self) -> None:
         world = OrderedWorld(ordering=OrderingConfig(window=2))
         world.gather(*"ABC")
         world.order("B", *TEXTS)
@@ -742,7 +746,7 @@ class TestWhatTheApplicationIsTold:
     @all_strategies
     def test_much_in_a_view_of_one(self) -> None:
         """However many rounds it takes: the stack of the interpreter is not what bounds them."""
-        world = OrderedWorld(frame_bytes=256, ordering=OrderingConfig(window=1, reach=4_096))
+        world = OrderedWorld(frame_bytes=256, ordering=OrderingConfig(window=1, in_flight_limit=4_096))
         world.gather("A")
         world.order("A", "x" * 200_000)
         assert world["A"].ordered == ["x" * 200_000]
@@ -763,7 +767,7 @@ class TestNonsense:
     def test_an_ordered_body_in_a_unicast_frame_is_no_message(self, declared: int) -> None:
         """It could be read as a fragment: its padding as the length of a message, its first id as an offset."""
         world = self.pair()
-        sealed = bytearray(seal(0, [Number(1, 0)], b"", is_ordered=False))
+        sealed = bytearray(seal(0, [SequenceNumber(1, 0)], b"", is_ordered=False))
         assert sealed[0] == ORDERED
         sealed[4:8] = declared.to_bytes(4, "little")
         before = len(world["A"].story)
@@ -783,8 +787,8 @@ class TestNonsense:
         world.multicast("B", "before")
         world.run(0.1)
         high = world["B"].member.multicast.sender.window.high
-        sealed = seal(1, [Number(1, 0)], pack([b"lifted"]), is_ordered=is_ordered)
-        world.accepted[Channel.MULTICAST, world["B"].address, None][b"lifted"] = 1
+        sealed = seal(1, [SequenceNumber(1, 0)], pack([b"piggybacked"]), is_ordered=is_ordered)
+        world.accepted[Channel.MULTICAST, world["B"].address, None][b"piggybacked"] = 1
         self.inject(world, MulticastData(world["B"].address.incarnation, high + 1, 0, sealed, world["B"].view.id.tag))
         assert world["A"].got("B") == ["before"]
         assert world["A"].count(Count.BODY_INCOHERENT) == 1
@@ -831,7 +835,7 @@ class TestNonsense:
 
 
 class TestAFlush:
-    def test_what_is_accepted_while_it_is_under_way_leaves_in_the_next_view(self) -> None:
+    def test_what_is_accepted_while_it_is_in_flight_leaves_in_the_next_view(self) -> None:
         world = OrderedWorld()
         world.gather(*"ABC")
         before = world["B"].view.id
@@ -872,7 +876,7 @@ class TestAFlush:
                 late.append(flight)
 
         world.on_frame(hook)
-        world.hold("B")  # so that A's frames are delivered by the end of the view
+        world.pause_deliveries("B")  # so that A's frames are delivered by the end of the view
         world.order("A", *TEXTS)
         world.start("C")
         world.settle()
@@ -918,7 +922,7 @@ class TestAChannelAlone:
         channel = self.channel(None)
         effects = channel.receive(self.B, [self.frame(1, pack([b"p"]))], 0) + channel.advance(0)
         assert effects == [Deliver(Channel.MULTICAST, self.B, 1, (pack([b"p"]),))]
-        assert (channel.position, channel.log_after({}, goes_on=True).position) == (0, 0)
+        assert (channel.position, channel.log_after({}, log_continues=True).position) == (0, 0)
         assert channel.leave(0) == []
 
     def test_a_batch_is_answered_by_one_datagram(self) -> None:
@@ -944,27 +948,30 @@ class TestAChannelAlone:
     def test_nothing_leaves_as_the_view_ends_also_when_no_flush_has_stopped_us(self) -> None:
         """The others ended it without us; what becomes final or has space now has nobody to go to."""
         channel = self.channel(OrderingConfig(window=1))
-        channel.hold()
+        channel.pause()
         channel.send_ordered([b"a"], 0)
         channel.send_ordered([b"b"], 0)
         channel.receive_order(self.B, [Proposals(self.VIEW.id, ((1, 1, 1),))])
-        effects = channel.end_view({}, goes_on=False)
+        effects = channel.end_view({}, log_continues=False)
         assert [type(effect) for effect in effects] == [SendFailed]
 
-    @pytest.mark.parametrize("goes_on", [True, False])
-    def test_it_knows_where_the_log_will_stand(self, goes_on: bool) -> None:
+    @pytest.mark.parametrize("log_continues", [True, False])
+    def test_it_knows_where_the_log_will_stand(self, log_continues: bool) -> None:
         channel = self.channel(OrderingConfig())
-        channel.hold()
+        channel.pause()
         channel.send_ordered([b"a"], 0)
         channel.send([b"plain"], 0)
-        bodies = [seal(1, [], pack([b"o", b"p"]), is_ordered=True), seal(1, [Number(1, 0)], b"", is_ordered=False)]
+        bodies = [
+            seal(1, [], pack([b"o", b"p"]), is_ordered=True),
+            seal(1, [SequenceNumber(1, 0)], b"", is_ordered=False),
+        ]
         channel.receive(self.B, [self.frame(n, body) for n, body in enumerate(bodies, 1)], 0)
         channel.advance(0)
         cut = {self.A: Cut(2, self.A, 0), self.B: Cut(2, self.B, 0)}
         channel.freeze()
-        expected = channel.log_after(cut, goes_on=goes_on).position
-        channel.end_view(cut, goes_on=goes_on)
-        assert channel.position == expected == (3 if goes_on else 2)
+        expected = channel.log_after(cut, log_continues=log_continues).position
+        channel.end_view(cut, log_continues=log_continues)
+        assert channel.position == expected == (3 if log_continues else 2)
 
 
 class TestTime:

@@ -19,7 +19,7 @@ from motet.protocol.member import Datagram, Delivered, Member, MemberConfig
 from motet.protocol.multicast import MulticastConfig
 from motet.protocol.unicast import UnicastConfig
 from motet.protocol.wire.body import pack
-from motet.protocol.wire.codec import Envelope, decode, encode, group_id
+from motet.protocol.wire.codec import DecodedDatagram, decode, encode, group_id
 from motet.protocol.wire.frames import (
     Highest,
     MulticastAck,
@@ -50,7 +50,7 @@ def start_in_view(*others: Address, config: MemberConfig | None = None) -> Membe
 
 def frame_of(datagram: Datagram) -> Frame:
     envelope = decode(group_id(GROUP), datagram.data)
-    assert isinstance(envelope, Envelope), envelope
+    assert isinstance(envelope, DecodedDatagram), envelope
     return envelope.frame
 
 
@@ -187,7 +187,7 @@ class TestBroadcast:
         (datagram,) = datagrams(member.multicast_messages([b"one"], 0))
         assert datagram.to == (B, C)
         envelope = decode(group_id(GROUP), datagram.data)
-        assert isinstance(envelope, Envelope)
+        assert isinstance(envelope, DecodedDatagram)
         assert (envelope.source, envelope.destination) == (A.incarnation, NOBODY)
         assert isinstance(envelope.frame, MulticastData)
 
@@ -217,7 +217,7 @@ class TestBroadcast:
         member = start_in_view(B)
         (datagram,) = datagrams(member.send(B, [b"one"], 0))
         envelope = decode(group_id(GROUP), datagram.data)
-        assert isinstance(envelope, Envelope)
+        assert isinstance(envelope, DecodedDatagram)
         assert datagram.to == (B,)
         assert envelope.destination == B.incarnation
 
@@ -403,7 +403,7 @@ class TestForget:
         failures = [effect for effect in member.forget(B, 0) if isinstance(effect, SendFailed)]
         assert [(f.channel, f.to, f.first, f.last) for f in failures] == [(Channel.UNICAST, B, 1, 2)]
         assert isinstance(failures[0].error, PeerUnreachableError)
-        assert member.held_frames == 0
+        assert member.buffered_frames == 0
 
     def test_its_frames_are_dropped_from_then_on(self) -> None:
         member = start_in_view(B)
@@ -427,9 +427,9 @@ class TestForget:
         member.learn(B)
         frame = MulticastData(B.incarnation, 1, 0, EMPTY_BODY)
         member.receive([encode(group_id(GROUP), B.incarnation, NOBODY, frame)], 0)
-        assert member.held_frames == 1
+        assert member.buffered_frames == 1
         member.forget(B, 0)
-        assert member.held_frames == 0
+        assert member.buffered_frames == 0
 
     def test_somebody_unknown_is_forgotten_without_a_word(self) -> None:
         assert start().forget(STRANGER, 0) == []
@@ -485,25 +485,25 @@ class TestOneself:
 class TestHolding:
     def test_while_held_nothing_is_handed_up_on_either_channel_and_then_all_of_it(self) -> None:
         wire = Wire(A, B)
-        wire[B].hold()
+        wire[B].pause()
         wire.send(A, B, b"to you")
         wire.multicast(A, b"to all")
         wire.run_for(SECOND)
         assert wire.inbox(Channel.UNICAST, B, A) == wire.inbox(Channel.MULTICAST, B, A) == []
-        wire.perform(B, wire[B].release(wire.now))
+        wire.perform(B, wire[B].resume(wire.now))
         assert wire.inbox(Channel.UNICAST, B, A) == [b"to you"]
         assert wire.inbox(Channel.MULTICAST, B, A) == [b"to all"]
 
     def test_memory_stays_within_the_windows(self) -> None:
         config = MemberConfig(unicast=UnicastConfig(capacity=4), multicast=MulticastConfig(capacity=4))
         wire = Wire(A, B, config=config)
-        wire[B].hold()
+        wire[B].pause()
         for _ in range(50):
             wire.send(A, B, bytes(50_000))
             wire.multicast(A, bytes(50_000))
         wire.run_for(10 * SECOND)
-        assert wire[B].held_frames == 4 + 4
-        wire.perform(B, wire[B].release(wire.now))
+        assert wire[B].buffered_frames == 4 + 4
+        wire.perform(B, wire[B].resume(wire.now))
         wire.run_for(10 * SECOND)
         assert len(wire.inbox(Channel.UNICAST, B, A)) == len(wire.inbox(Channel.MULTICAST, B, A)) == 50
 

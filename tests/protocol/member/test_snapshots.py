@@ -8,7 +8,7 @@ from typing import Any, cast
 from motet.protocol.core.effects import Channel
 from motet.protocol.core.identity import Address
 from motet.protocol.member.delivery import Delivered
-from motet.protocol.member.snapshots import SnapshotCarrier
+from motet.protocol.member.snapshots import SnapshotAdapter
 from motet.protocol.wire.body import Port, pack
 
 A = Address("A", "127.0.0.1", 7801, 1 << 48)
@@ -23,7 +23,7 @@ def recorded(*delivered: Delivered) -> list[tuple[Channel, int, tuple[bytes, ...
         return []
 
     machine = SimpleNamespace(is_recording=True, record=record)
-    strategy = SnapshotCarrier(A, *cast(Any, (None, None, None, machine)))
+    strategy = SnapshotAdapter(A, *cast(Any, (None, None, None, machine)))
     assert strategy.hand_up(delivered, 0) == list(delivered)
     return heard
 

@@ -24,12 +24,12 @@ from motet.protocol.core.view import View, ViewId
 from motet.protocol.member import Announcement, Datagram, Delivered, Member, MemberConfig
 from motet.protocol.member.trace import COUNTED, Tracer, events_of
 from motet.protocol.membership import (
-    Accused,
     BecameBusy,
     BecameResponsive,
     Consult,
     DigestsOverlapped,
     DnsName,
+    FlushTimedOut,
     IpMulticast,
     Left,
     ProvideState,
@@ -137,7 +137,7 @@ TABLE: list[tuple[Effect, list[TraceEvent]]] = [
     (Trusted(B), [event(TraceKind.TRUSTED, peer=NAME_B)]),
     (BecameBusy(B), [event(TraceKind.BUSY, peer=NAME_B)]),
     (BecameResponsive(B), [event(TraceKind.RESPONSIVE, peer=NAME_B)]),
-    (Accused(B), [event(TraceKind.ACCUSED, peer=NAME_B)]),
+    (FlushTimedOut(B), [event(TraceKind.FLUSH_TIMED_OUT, peer=NAME_B)]),
     (Left(), [event(TraceKind.LEFT)]),
     (ProvideState(VIEW.id), [event(TraceKind.STATE_ASKED, view="7@0000000000000001")]),
     (

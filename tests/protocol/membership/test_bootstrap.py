@@ -12,7 +12,7 @@ from motet.protocol.core.view import View, ViewId
 from motet.protocol.member import Datagram, Member, MemberConfig
 from motet.protocol.membership import DnsName, MembershipConfig
 from motet.protocol.membership.discovery import FRESH_PROBES, Source
-from motet.protocol.wire.codec import Envelope, decode, encode, group_id
+from motet.protocol.wire.codec import DecodedDatagram, decode, encode, group_id
 from motet.protocol.wire.frames import Hello, HelloBack
 from tests.protocol.membership.people import A, B, C
 
@@ -38,7 +38,7 @@ class Lone:
     def note(self, effects: list[Effect]) -> None:
         for effect in effects:
             envelope = decode(group_id(GROUP), effect.data) if isinstance(effect, Datagram) else None
-            if isinstance(envelope, Envelope) and isinstance(envelope.frame, Hello):
+            if isinstance(envelope, DecodedDatagram) and isinstance(envelope.frame, Hello):
                 self.nonce = envelope.frame.nonce
 
     def run(self, duration_ns: int) -> None:

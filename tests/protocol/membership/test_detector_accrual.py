@@ -85,7 +85,7 @@ def test_a_beat_tells_what_came_last_how_long_ago_and_how_much_was_lost() -> Non
         detector.receive(B, Heartbeat(beat=number), START + number)
     (frame,) = frames(detector.tick(START + 113))
     assert isinstance(frame, Heartbeat)
-    assert (frame.echo, frame.held_ns) == (13, 100)
+    assert (frame.echo, frame.echo_delay_ns) == (13, 100)
     assert frame.loss == int(link_to(detector, B).loss.share * LOSS_SCALE) > 0
 
 
@@ -94,7 +94,7 @@ def test_one_who_has_received_nothing_yet_echoes_nothing() -> None:
     detector.watch([B], START)
     (frame,) = frames(detector.tick(START))
     assert isinstance(frame, Heartbeat)
-    assert (frame.echo, frame.held_ns, frame.loss) == (0, 0, 0)
+    assert (frame.echo, frame.echo_delay_ns, frame.loss) == (0, 0, 0)
 
 
 def test_a_stranger_gets_an_answer_that_measures_nothing() -> None:

@@ -184,8 +184,8 @@ def sampled(*samples: tuple[int, int, int]) -> Link:
     link = Link()
     for _ in range(10):
         link.next_beat(0)
-    for beat, held_ns, now in samples:
-        link.echoed(beat, held_ns, now)
+    for beat, echo_delay_ns, now in samples:
+        link.echoed(beat, echo_delay_ns, now)
     return link
 
 

@@ -27,7 +27,7 @@ from motet.protocol.wire.frames import (
     Commit,
     CutTo,
     Decision,
-    LogEnd,
+    LogCheckpoint,
     MergeCancel,
     MergeCommit,
     MergeReady,
@@ -49,7 +49,7 @@ MERGE = Ballot(1, B.incarnation)
 class Channel:
     """Nothing was ever sent, so every cut is held."""
 
-    position, is_whole = 0, True
+    position, is_caught_up = 0, True
 
     def __init__(self, members: tuple[Address, ...]) -> None:
         self._members = members
@@ -69,13 +69,15 @@ class Channel:
     def thaw(self, now: int) -> list[Effect]:
         return []
 
-    def log_after(self, cut: Cuts, agreed: AgreedNumbers, *, goes_on: bool) -> LogEnd:
-        return LogEnd()
+    def log_after(self, cut: Cuts, agreed: AgreedNumbers, *, log_continues: bool) -> LogCheckpoint:
+        return LogCheckpoint()
 
-    def end_view(self, cut: Cuts, agreed: AgreedNumbers, *, goes_on: bool) -> list[Effect]:
+    def end_view(self, cut: Cuts, agreed: AgreedNumbers, *, log_continues: bool) -> list[Effect]:
         return []
 
-    def begin_view(self, view: View, digest: Mapping[Address, int], log: LogEnd | None, now: int) -> list[Effect]:
+    def begin_view(
+        self, view: View, digest: Mapping[Address, int], log: LogCheckpoint | None, now: int
+    ) -> list[Effect]:
         self._members = view.members
         return []
 

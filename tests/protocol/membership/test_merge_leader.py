@@ -16,11 +16,11 @@ MERGE = Ballot(1, A.incarnation)
 ROUND = Ballot(3, 1)
 
 
-def alone(member: Address, epoch: int, position: int, *, is_whole: bool = True) -> MergeResponse:
+def alone(member: Address, epoch: int, position: int, *, is_caught_up: bool = True) -> MergeResponse:
     view = View(ViewId(9, member.incarnation), (member,), is_primary=False)
     digest = ((member.incarnation, 0, 0, 0),)
     known = (ViewId(epoch, A.incarnation), position, None, (), ())
-    return MergeResponse(MERGE, view, ROUND, (member,), (), digest, (), (), (), *known, is_whole=is_whole)
+    return MergeResponse(MERGE, view, ROUND, (member,), (), digest, (), (), (), *known, is_caught_up=is_caught_up)
 
 
 def followed(*responses: MergeResponse) -> list[Address]:
@@ -43,12 +43,12 @@ def test_who_only_knows_how_long_the_log_was_is_not_followed_by_one_who_has_it()
 
     It would have brought a position that nobody has the messages of: every journal would have waited for them.
     """
-    assert followed(alone(A, 5, 90), alone(B, 5, 100, is_whole=False)) == [A, B]
+    assert followed(alone(A, 5, 90), alone(B, 5, 100, is_caught_up=False)) == [A, B]
 
 
 def test_a_later_primary_view_is_followed_even_by_its_word_alone() -> None:
     """What was stable in it may be missing at the others; numbers must not be used twice."""
-    assert followed(alone(A, 4, 90), alone(B, 5, 80, is_whole=False)) == [B, A]
+    assert followed(alone(A, 4, 90), alone(B, 5, 80, is_caught_up=False)) == [B, A]
 
 
 def also_reporting(response: MergeResponse, member: Address, *seqnos: int) -> MergeResponse:

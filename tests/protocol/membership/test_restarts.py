@@ -95,7 +95,7 @@ def test_the_past_is_handed_on_from_life_to_life() -> None:
         world.wake(*"ABC")
     world.settle(limit=4)
     assert world["A"].view.is_primary
-    assert len(world["B"].member.membership.past) == 14
+    assert len(world["B"].member.membership.earlier_incarnations) == 14
 
 
 def test_a_rolling_restart_with_memory_never_loses_the_primary_view() -> None:

@@ -9,7 +9,7 @@ import pytest
 from motet.protocol.core.counters import Count
 from motet.protocol.core.effects import Frame
 from motet.protocol.core.identity import Address
-from motet.protocol.membership import Accused, DigestsOverlapped, MergeUnanswered
+from motet.protocol.membership import DigestsOverlapped, FlushTimedOut, MergeUnanswered
 from motet.protocol.window.digest import DigestEntry
 from motet.protocol.wire.frames import (
     Commit,
@@ -121,8 +121,8 @@ class TestFaultsDuringAMerge:
         assert len(world["C"].entries) == before + (kind is MergeReady)
         assert world["C"].view == world["D"].view
         assert len(world["C"].view.members) == 2
-        assert not world["C"].saw(Accused)
-        assert not world["D"].saw(Accused)
+        assert not world["C"].saw(FlushTimedOut)
+        assert not world["D"].saw(FlushTimedOut)
 
     @pytest.mark.parametrize("kind", [MergeResponse, MergeReady, Installed])
     def test_a_merged_coordinator_dies(self, kind: type[Frame]) -> None:
@@ -176,7 +176,7 @@ class TestFaultsDuringAMerge:
         world = parted("AB", "CD")
         world.once(MergeRequest, lambda _: world.pause("D"))
         world.run_until(lambda: world.is_one_view("ABC"), 6)
-        assert world["C"].saw(Accused)
+        assert world["C"].saw(FlushTimedOut)
         assert world["A"].count(Count.MERGE_CANCELLED) >= 1
         world.resume("D")
         world.settle("ABCD", limit=8)

@@ -211,13 +211,13 @@ class TestBusyAndSlow:
     def test_a_member_that_is_only_slow_is_not_expelled(self) -> None:
         world = World("A", capacity=8)
         world.gather(*"ABC")
-        world.hold("C")
+        world.pause_deliveries("C")
         stop = world.keep_sending("A", "B", every_ms=10)
         world.run(8)
         assert world["A"].history == ["A", "A", "AB", "ABC"]
         assert world["C"].got() == []
-        assert world["C"].member.held_frames <= 3 * 8
-        world.release("C")
+        assert world["C"].member.buffered_frames <= 3 * 8
+        world.resume_deliveries("C")
         stop()
         world.run_until(lambda: all(world[name].is_drained for name in "ABC"), 5)
         assert world["C"].got("A") == world.sent("A")
@@ -226,14 +226,14 @@ class TestBusyAndSlow:
     def test_a_member_that_is_slow_does_not_hold_up_a_view(self) -> None:
         world = World("A", capacity=8)
         world.gather(*"ABC")
-        world.hold("C")
+        world.pause_deliveries("C")
         stop = world.keep_sending("A", "B", every_ms=10)
         world.run(1)
         world.start("D")
         world.settle("ABCD", limit=1)
         world.leave("B")
         world.settle("ACD", limit=1)
-        world.release("C")
+        world.resume_deliveries("C")
         stop()
         world.run_until(lambda: all(world[name].is_drained for name in "ACD"), 5)
         assert world["C"].got("A") == world.sent("A")

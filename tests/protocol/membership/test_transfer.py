@@ -32,7 +32,7 @@ from motet.protocol.membership.transfer import (
     StateTransfer,
     TransferConfig,
 )
-from motet.protocol.wire.codec import Envelope, decode, encode
+from motet.protocol.wire.codec import DecodedDatagram, decode, encode
 from motet.protocol.wire.frames import StateChunk, StateNeed, StateRefusal, StateRequest
 from tests.protocol.membership.people import A, B, C, D, G
 
@@ -539,7 +539,7 @@ def test_a_reason_is_cut_to_what_travels_without_breaking_a_character(reason: st
     alone.receive(B, StateRequest(V1, 0, 4))
     assert alone.refuse(reason) == [StateRefused(V1, A, expected), Transmit(B, StateRefusal(V1, expected))]
     decoded = decode(1, encode(1, 1, 2, StateRefusal(V1, expected)))
-    assert isinstance(decoded, Envelope)
+    assert isinstance(decoded, DecodedDatagram)
     assert decoded.frame == StateRefusal(V1, expected)
 
 
@@ -811,10 +811,10 @@ def test_a_setting_outside_its_limits_is_named(name: str, least: int, most: int)
 def test_the_largest_chunk_and_the_largest_request_can_travel() -> None:
     largest = StateChunk(V1, MOST_COUNT, True, bytes(MOST_CHUNK_BYTES))
     assert len(encode(1, 1, 2, largest)) <= MAX_DATAGRAM_BYTES
-    assert isinstance(decode(1, encode(1, 1, 2, largest)), Envelope)
+    assert isinstance(decode(1, encode(1, 1, 2, largest)), DecodedDatagram)
     (effect,) = Alone(B, TransferConfig(wants_state=True, window=0xFFFF)).begin(view(V1, A, B), lacking(B))
     assert isinstance(effect, Transmit)
-    assert isinstance(decode(1, encode(1, 2, 1, effect.frame)), Envelope)
+    assert isinstance(decode(1, encode(1, 2, 1, effect.frame)), DecodedDatagram)
 
 
 # A group on a link

@@ -31,7 +31,7 @@ def plain(effects: list[Effect]) -> list[Effect]:
 def plain_one(effect: Effect) -> Effect:
     """The same frame, without what it measures."""
     if isinstance(effect, Transmit) and isinstance(effect.frame, Heartbeat | AreYouAlive | IAmAlive):
-        return Transmit(effect.to, replace(effect.frame, beat=0, echo=0, held_ns=0, loss=0))
+        return Transmit(effect.to, replace(effect.frame, beat=0, echo=0, echo_delay_ns=0, loss=0))
     return effect
 
 

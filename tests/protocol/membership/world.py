@@ -31,7 +31,7 @@ from motet.protocol.membership import (
     ViewInstalled,
 )
 from motet.protocol.multicast import MulticastConfig
-from motet.protocol.wire.codec import Envelope, decode, encode, group_id
+from motet.protocol.wire.codec import DecodedDatagram, decode, encode, group_id
 from motet.sim.world.scheduler import Scheduler
 
 GROUP = "world"
@@ -328,14 +328,14 @@ class World:
 
     # Processes
 
-    def start(self, *names: str, config: MemberConfig | None = None, memory: DurableState | None = None) -> None:
+    def start(self, *names: str, config: MemberConfig | None = None, durable_state: DurableState | None = None) -> None:
         """The alphabet of the first start is the order of incarnations; every later life comes after all first ones."""
         for name in names:
             lives = sum(process.name == name for process in self.processes)
             host, port = self.endpoint(name)
             incarnation = (lives + 1) << 56 | (port - FIRST_PORT + 1) << 48 | 1
             address = Address(name, host, port, incarnation)
-            member = Member(address, GROUP, config or self.config, Random(incarnation), memory)
+            member = Member(address, GROUP, config or self.config, Random(incarnation), durable_state)
             process = Process(self, name, member)
             self.processes.append(process)
             self._living_at[self.endpoint(name)] = process
@@ -354,7 +354,7 @@ class World:
         """Those who are gone come back, each with all that it knew."""
         for name in names:
             assert not self[name].is_alive
-            self.start(name, memory=self[name].member.memory)
+            self.start(name, durable_state=self[name].member.durable_state)
 
     def leave(self, *names: str) -> None:
         for name in names:
@@ -366,12 +366,12 @@ class World:
     def resume(self, name: str) -> None:
         self[name].resume()
 
-    def hold(self, name: str) -> None:
+    def pause_deliveries(self, name: str) -> None:
         """The application takes no deliveries."""
-        self[name].member.hold()
+        self[name].member.pause()
 
-    def release(self, name: str) -> None:
-        self[name].do(self[name].member.release)
+    def resume_deliveries(self, name: str) -> None:
+        self[name].do(self[name].member.resume)
 
     # Messages
 
@@ -500,9 +500,9 @@ class World:
     def _frame(self, data: bytes) -> Frame:
         return self._envelope(data).frame
 
-    def _envelope(self, data: bytes) -> Envelope:
+    def _envelope(self, data: bytes) -> DecodedDatagram:
         envelope = decode(self._group, data)
-        assert isinstance(envelope, Envelope), envelope
+        assert isinstance(envelope, DecodedDatagram), envelope
         return envelope
 
     def _rewritten(self, data: bytes, rewrite: Rewrite) -> bytes:

@@ -176,11 +176,11 @@ class Group:
         for message in messages:
             self.perform(member, self[member].send([message], self.now))
 
-    def hold(self, member: Address) -> None:
-        self[member].hold()
+    def pause(self, member: Address) -> None:
+        self[member].pause()
 
-    def release(self, member: Address) -> None:
-        self.perform(member, self[member].release(self.now))
+    def resume(self, member: Address) -> None:
+        self.perform(member, self[member].resume(self.now))
 
     def leave(self, member: Address) -> None:
         self.perform(member, self[member].leave(self.now))

@@ -125,7 +125,7 @@ def test_a_second_coordinator_is_told_no_more_than_the_first() -> None:
 
 def test_a_slow_application_does_not_delay_the_view() -> None:
     group = Group(A, B)
-    group.hold(B)
+    group.pause(B)
     group.send(A, b"one")
     group.run_for(10 * MILLISECOND)
     assert group.inbox(B, A) == []
@@ -133,9 +133,9 @@ def test_a_slow_application_does_not_delay_the_view() -> None:
     assert group.inbox(B, A) == [b"one"]
 
 
-@pytest.mark.parametrize("is_held", [False, True], ids=["reads", "takes nothing"])
-def test_a_window_that_is_much_smaller_than_the_cut_is_far_gets_there_in_steps(is_held: bool) -> None:
-    """Seed 1272 of the simulator: room was made once per ballot, so each ballot came one frame further."""
+@pytest.mark.parametrize("is_paused", [False, True], ids=["reads", "takes nothing"])
+def test_a_window_that_is_much_smaller_than_the_cut_is_far_gets_there_in_steps(is_paused: bool) -> None:
+    """Seed 1272 of the simulator: space was made once per ballot, so each ballot came one frame further."""
     group = Group(A, B, C, configs={member: MulticastConfig(capacity=c) for member, c in ((A, 8), (B, 8), (C, 1))})
     group.drop(data_from(A, C))  # type: ignore[arg-type]
     for message in numbered(1, 8):
@@ -143,8 +143,8 @@ def test_a_window_that_is_much_smaller_than_the_cut_is_far_gets_there_in_steps(i
     group.run_for(3 * MILLISECOND)
     group.crash(A)
     group.heal()
-    if is_held:
-        group.hold(C)
+    if is_paused:
+        group.pause(C)
     cut = flush(group, B, C)
     assert cut[A].seqno == 8
     assert group.inbox(C, A) == group.inbox(B, A) == numbered(1, 8)
@@ -182,7 +182,7 @@ def test_a_view_cannot_end_before_its_cut_is_held() -> None:
     group.send(A, b"one")
     group.run_for(3 * MILLISECOND)
     cut = freeze(group, A, B, C)
-    with pytest.raises(MisuseError, match="fetch it before the view ends"):
+    with pytest.raises(MisuseError, match="fetch them before the view ends"):
         group[C].end_view(cut)
 
 
@@ -191,7 +191,7 @@ def test_nothing_is_kept_for_repair_once_the_view_has_ended() -> None:
     group.send(A, *numbered(1, 5))
     group.run_for(3 * MILLISECOND)
     flush(group, A, B)
-    assert group[A].held_frames == group[B].held_frames == 0
+    assert group[A].buffered_frames == group[B].buffered_frames == 0
 
 
 @given(seed=st.integers(0, 1 << 32))

@@ -72,8 +72,8 @@ class Machine:
         assert self.tick(self.due - 1) == [], "something happened before its time"
         return self.tick(self.now + 1)
 
-    def release(self) -> list[Effect]:
-        return self._checked(self.multicast.release(self.now))
+    def resume(self) -> list[Effect]:
+        return self._checked(self.multicast.resume(self.now))
 
     def receiver(self, sender: Address) -> MulticastReceiver:
         receiver = self.multicast.receiver(sender)
@@ -241,7 +241,7 @@ class TestAckTable:
         assert window.low == 5
         machine.receive(B, MulticastAck(6))
         assert window.low == 6
-        assert machine.multicast.held_frames == 0
+        assert machine.multicast.buffered_frames == 0
 
     def test_a_late_or_repeated_ack_purges_nothing_and_takes_nothing_back(self) -> None:
         machine = Machine(B)
@@ -255,7 +255,7 @@ class TestAckTable:
 
     def test_the_sender_itself_is_in_the_table_so_holding_pushes_back(self) -> None:
         machine = Machine(B, capacity=2)
-        machine.multicast.hold()
+        machine.multicast.pause()
         assert machine.send(*numbered(1, 3)) == [
             Broadcast(data(A, 1)),
             admitted(1),
@@ -264,7 +264,7 @@ class TestAckTable:
         ]
         assert machine.receive(B, MulticastAck(2)) == []
         assert machine.multicast.sender.window.low == 0
-        assert machine.release() == [
+        assert machine.resume() == [
             delivery(A, 1, 2),
             Broadcast(data(A, 3, stable=2)),
             delivery(A, 3, 3),
@@ -335,14 +335,14 @@ class TestReceiving:
         machine = Machine(B, capacity=4)
         assert machine.receive(B, data(B, 5)) == []
         assert machine.counters[Count.FRAME_OUTSIDE_WINDOW] == 1
-        assert machine.multicast.held_frames == 0
+        assert machine.multicast.buffered_frames == 0
         assert machine.tick_when_due() == [ask(B, (1, 4))]
 
     def test_a_frame_just_inside_the_window_is_kept(self) -> None:
         machine = Machine(B, capacity=4)
         machine.receive(B, data(B, 4))
         assert machine.counters[Count.FRAME_OUTSIDE_WINDOW] == 0
-        assert machine.multicast.held_frames == 1
+        assert machine.multicast.buffered_frames == 1
 
     def test_an_ack_follows_so_many_deliveries(self) -> None:
         machine = Machine(B, capacity=16)
@@ -363,9 +363,9 @@ class TestReceiving:
 
     def test_while_held_nothing_is_delivered_or_acked_and_then_all_of_it(self) -> None:
         machine = Machine(B)
-        machine.multicast.hold()
+        machine.multicast.pause()
         assert machine.receive(B, *(data(B, seqno) for seqno in (1, 2, 3))) == []
-        assert machine.release() == [delivery(B, 1, 3), Transmit(B, MulticastAck(3))]
+        assert machine.resume() == [delivery(B, 1, 3), Transmit(B, MulticastAck(3))]
 
     def test_our_own_frame_that_comes_back_is_a_duplicate(self) -> None:
         machine = Machine(B)
@@ -378,7 +378,7 @@ class TestReceiving:
         machine = Machine(B)
         assert machine.receive(B, data(D, 1)) == []
         assert machine.counters[Count.FRAME_MISPLACED] == 1
-        assert machine.multicast.held_frames == 0
+        assert machine.multicast.buffered_frames == 0
 
     def test_frames_of_another_protocol_are_the_callers_mistake(self) -> None:
         machine = Machine(B)
@@ -460,7 +460,7 @@ class TestLastSeqnoAnnouncement:
 
     @pytest.mark.parametrize("is_repaired", [True, False])
     def test_an_ack_that_waited_for_a_repair_measures_nothing(self, is_repaired: bool) -> None:
-        """It came after the notice, a request and the repair; patience would grow with every loss."""
+        """It came after the notice, a request and the repair; timeout would grow with every loss."""
         machine = Machine(B)
         for seqno in range(1, 21):
             machine.send(b"again")
@@ -495,7 +495,7 @@ class TestLastSeqnoAnnouncement:
         assert machine.receive(B, data(B, 1)) == [delivery(B, 1, 1), Transmit(B, MulticastAck(1))]
         assert machine.receive(B, Highest(1, 1)) == []
         assert machine.due is None
-        assert machine.multicast.held_frames == 0
+        assert machine.multicast.buffered_frames == 0
 
     def test_a_receiver_that_misses_the_tail_asks_for_it(self) -> None:
         machine = Machine(B)
@@ -586,7 +586,7 @@ class TestGaps:
 
     def test_a_full_window_of_a_held_application_asks_for_nothing(self) -> None:
         machine = Machine(B, capacity=4)
-        machine.multicast.hold()
+        machine.multicast.pause()
         machine.receive(B, *(data(B, seqno) for seqno in range(1, 8)))
         for _ in range(3):
             assert asked_for(machine.tick(machine.now + SECOND)) == []
@@ -702,7 +702,7 @@ class TestPurged:
         request = MulticastXmitRequest(A.incarnation, ((seqno, seqno),))
         assert machine.receive(B, request) == [Transmit(B, answer)]
 
-    def test_whoever_misses_it_is_stranded_once_and_asks_no_more(self) -> None:
+    def test_whoever_misses_it_is_behind_the_purge_point_once_and_asks_no_more(self) -> None:
         machine = Machine(B)
         machine.receive(B, data(B, 5))
         machine.tick_when_due()
@@ -711,7 +711,7 @@ class TestPurged:
         assert machine.due is None
         assert machine.tick(machine.now + 60 * SECOND) == []
 
-    def test_whoever_has_it_is_not_stranded(self) -> None:
+    def test_whoever_has_it_is_not_behind_the_purge_point(self) -> None:
         machine = Machine(B)
         machine.receive(B, *(data(B, seqno) for seqno in (1, 2, 3)))
         assert machine.receive(B, Purged(B.incarnation, 3)) == []
@@ -734,7 +734,7 @@ class TestPurged:
         assert asked_for(machine.tick_when_due()) == [((6, 6),)]
 
     def test_frames_that_were_only_late_end_it_and_the_next_gap_is_asked_for_again(self) -> None:
-        """The missing frames were under way when the sender answered: nothing is missing any more."""
+        """The missing frames were in flight when the sender answered: nothing is missing any more."""
         machine = Machine(B, capacity=32)
         machine.receive(B, data(B, 3))
         machine.tick_when_due()
@@ -744,7 +744,7 @@ class TestPurged:
         machine.receive(B, data(B, 5))
         assert asked_for(machine.tick(machine.now + TIMEOUT)) == [((4, 4),)]
 
-    def test_the_time_spent_stranded_is_not_taken_for_a_round_trip(self) -> None:
+    def test_the_time_spent_behind_the_purge_point_is_not_taken_for_a_round_trip(self) -> None:
         """All streams share the estimate, so all would repair at the slowest pace afterwards."""
         machine = Machine(B, capacity=32)
         machine.receive(B, data(B, 3))
@@ -762,7 +762,7 @@ class TestEarlyFrames:
         machine = Machine()
         assert machine.receive(B, data(B, 4), data(B, 3), data(B, 1)) == []
         assert machine.counters[Count.FRAME_EARLY] == 3
-        assert machine.multicast.held_frames == 3
+        assert machine.multicast.buffered_frames == 3
         effects = machine.install(A, B, digest={A: 0, B: 2})
         assert effects[0] == delivery(B, 3, 4)
         assert machine.receiver(B).window.delivered == 4
@@ -772,19 +772,19 @@ class TestEarlyFrames:
         machine.receive(B, data(B, 1), data(B, 2))
         machine.receive(C, data(C, 1), data(C, 2))
         assert machine.counters[Count.FRAME_EARLY_DROPPED] == 1
-        assert machine.multicast.held_frames == 3
+        assert machine.multicast.buffered_frames == 3
 
     def test_copies_of_one_frame_are_kept_once(self) -> None:
         machine = Machine(config=MulticastConfig(early_frames=3))
         machine.receive(B, data(B, 1), data(B, 1))
-        assert machine.multicast.held_frames == 1
+        assert machine.multicast.buffered_frames == 1
 
     def test_those_of_strangers_go_with_the_view(self) -> None:
         machine = Machine()
         machine.receive(B, data(B, 1))
         machine.receive(C, data(C, 1))
         machine.install(A, B, digest={A: 0, B: 0})
-        assert machine.multicast.held_frames == 1  # B's, delivered and kept until stable
+        assert machine.multicast.buffered_frames == 1  # B's, delivered and kept until stable
         machine.install(A, B, C, digest={C: 0})
         assert machine.receiver(C).window.delivered == 0
 
@@ -792,7 +792,7 @@ class TestEarlyFrames:
         machine = Machine(config=MulticastConfig(early_frames=0))
         machine.receive(B, data(B, 1))
         assert machine.counters[Count.FRAME_EARLY_DROPPED] == 1
-        assert machine.multicast.held_frames == 0
+        assert machine.multicast.buffered_frames == 0
 
 
 class TestDigest:
@@ -851,11 +851,11 @@ class TestRetention:
     def test_what_was_delivered_is_kept_until_the_sender_says_that_it_is_stable(self) -> None:
         machine = Machine(B)
         machine.receive(B, *(data(B, seqno) for seqno in (1, 2, 3)))
-        assert machine.multicast.held_frames == 3
+        assert machine.multicast.buffered_frames == 3
         machine.receive(B, data(B, 4, stable=2))
-        assert machine.multicast.held_frames == 2
+        assert machine.multicast.buffered_frames == 2
         machine.receive(B, Highest(4, 4))
-        assert machine.multicast.held_frames == 0
+        assert machine.multicast.buffered_frames == 0
 
     def test_what_is_stable_elsewhere_but_not_delivered_here_is_not_let_go(self) -> None:
         machine = Machine(B)
@@ -909,7 +909,7 @@ class TestViews:
         machine.install(A, C, D, digest={D: 9})
         assert machine.multicast.receiver(B) is None
         assert machine.multicast.digest()[D] == DigestEntry(9, 9, 9)
-        assert machine.multicast.held_frames == 0
+        assert machine.multicast.buffered_frames == 0
         assert B not in machine.multicast.sender.acks
 
     def test_a_view_is_installed_at_once_behind_a_full_window(self) -> None:
@@ -930,9 +930,9 @@ class TestViews:
     def test_a_view_while_held_delivers_nothing(self) -> None:
         machine = Machine()
         machine.receive(B, data(B, 1))
-        machine.multicast.hold()
+        machine.multicast.pause()
         assert machine.install(A, B, digest={B: 0}) == []
-        assert machine.release() == [delivery(B, 1, 1)]
+        assert machine.resume() == [delivery(B, 1, 1)]
 
 
 def test_the_next_deadline_is_the_earliest_of_all_streams() -> None:
@@ -970,11 +970,11 @@ def test_the_same_inputs_have_the_same_effects() -> None:
 
 def test_memory_is_bounded_by_a_window_for_each_member_and_the_early_frames() -> None:
     machine = Machine(B, C, config=MulticastConfig(capacity=4, early_frames=5))
-    machine.multicast.hold()
+    machine.multicast.pause()
     machine.send(*numbered(1, 50))
     for source in (B, C, D):
         machine.receive(source, *(data(source, seqno) for seqno in range(1, 100)))
-    assert machine.multicast.held_frames == 3 * 4 + 5
+    assert machine.multicast.buffered_frames == 3 * 4 + 5
 
 
 def test_data_frames_carry_the_incarnation_of_their_sender() -> None:

@@ -103,9 +103,9 @@ class World:
             case Send(number, sizes):
                 self.send(MEMBERS[number], sizes)
             case Hold(number):
-                self.group.hold(MEMBERS[number])
+                self.group.pause(MEMBERS[number])
             case Release(number) if self.is_alive(MEMBERS[number]):
-                self.group.release(MEMBERS[number])
+                self.group.resume(MEMBERS[number])
             case Pass(duration_ns):
                 self.group.run_for(duration_ns)
             case Crash(number):
@@ -162,7 +162,7 @@ class World:
         self.group.heal()
         self.catch_up()
         for member in self.living:
-            self.group.release(member)
+            self.group.resume(member)
             self.send(member, [1])
 
     def _next_fate(self, _: Flight) -> Sequence[int]:
@@ -184,7 +184,7 @@ def test_after_any_faults_and_rests_everybody_delivers_everything_once_in_order_
         for sender in MEMBERS:
             assert group.inbox(member, sender) == world.sent[sender], f"{sender} at {member}"
         assert group.sender(member).is_drained
-        assert group[member].held_frames == 0
+        assert group[member].buffered_frames == 0
     datagrams = len(group.log)
     for member in MEMBERS:
         assert group[member].next_deadline() is None
@@ -200,7 +200,7 @@ def test_at_any_moment_what_was_delivered_is_a_beginning_of_what_was_sent_and_me
     for action in actions:
         world.act(action)
         for member, capacity in zip(MEMBERS, capacities, strict=True):
-            assert world.group[member].held_frames <= len(MEMBERS) * capacity
+            assert world.group[member].buffered_frames <= len(MEMBERS) * capacity
             for sender in MEMBERS:
                 inbox = world.group.inbox(member, sender)
                 assert inbox == world.sent[sender][: len(inbox)]

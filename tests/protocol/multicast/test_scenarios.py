@@ -26,7 +26,7 @@ def assert_drained(group: Group, *members: Address) -> None:
     """Every window of every living member is empty, the kept copies included, and nothing waits."""
     for member in members:
         assert group.sender(member).is_drained
-        assert group[member].held_frames == 0, f"{member} still holds frames"
+        assert group[member].buffered_frames == 0, f"{member} still holds frames"
 
 
 # The tail
@@ -42,7 +42,7 @@ def test_the_last_multicast_is_lost_and_the_next_interval_repairs_it() -> None:
     assert group.now < 500 * MILLISECOND  # at the pace of the round trip, not of the slow interval
 
 
-def test_the_last_multicast_and_the_first_tail_notice_are_lost_and_the_next_interval_repairs_it() -> None:
+def test_the_last_multicast_and_the_first_announcement_are_lost_and_the_next_interval_repairs_it() -> None:
     group = Group(A, B, C)
     group.drop(both(data_of(3), path(A, B)), times=1)
     group.drop(both(kind(Highest), path(A, B)), times=1)
@@ -155,7 +155,7 @@ def test_all_others_crash_and_a_waiting_sender_goes_on_alone() -> None:
 
 def test_leave_while_a_send_is_waiting_ends_it_with_a_clear_error_and_no_gap_in_the_seqnos() -> None:
     group = Group(A, B, config=SMALL)
-    group.hold(B)
+    group.pause(B)
     group.send(A, *numbered(1, 12))
     group.run_for(SECOND)
     group.leave(A)
@@ -165,7 +165,7 @@ def test_leave_while_a_send_is_waiting_ends_it_with_a_clear_error_and_no_gap_in_
     assert "left the group" in str(failed.error)
     with pytest.raises(LeftGroupError, match="join again"):
         group.send(A, b"too late")
-    group.release(B)
+    group.resume(B)
     group.run_until_quiet()
     assert_all_have(group, numbered(1, 8), A, A, B)
     assert group.sender(A).window.high == group.receiver(B, A).window.high == 8
@@ -412,7 +412,7 @@ def test_what_is_kept_for_a_joiner_is_bounded_and_the_rest_is_asked_for() -> Non
     group.install(A, B, C, at=(A, B), digest=digest)
     group.send(A, *numbered(1, 6))
     group.run_for(5 * MILLISECOND)
-    assert group[C].held_frames == 2
+    assert group[C].buffered_frames == 2
     assert group.counters[C][Count.FRAME_EARLY_DROPPED] == 4
     group.install(A, B, C, at=[C], digest=digest)
     group.run_until_quiet()
@@ -459,17 +459,17 @@ def test_a_consumer_that_raises_loses_and_repeats_no_other_delivery() -> None:
 
 def test_one_slow_receiver_slows_the_sender_to_its_pace_and_memory_stays_bounded() -> None:
     group = Group(A, B, C, config=SMALL)
-    group.hold(C)
+    group.pause(C)
     group.send(A, *(bytes([number]) * 30_000 for number in range(100)))  # two to a frame, so packing cannot hide it
     for _ in range(60):
         group.run_for(SECOND)
         for member in (A, B, C):
-            assert group[member].held_frames <= 3 * SMALL.capacity
+            assert group[member].buffered_frames <= 3 * SMALL.capacity
         assert group.sender(A).window.high <= group.receiver(C, A).window.delivered + SMALL.capacity
-        group.release(C)
-        group.hold(C)
+        group.resume(C)
+        group.pause(C)
     assert group.views == dict.fromkeys((A, B, C), (A, B, C))  # slow is not dead
-    group.release(C)
+    group.resume(C)
     group.run_until_quiet()
     assert_all_have(group, [bytes([number]) * 30_000 for number in range(100)], A, A, B, C)
     assert_drained(group, A, B, C)
@@ -477,27 +477,27 @@ def test_one_slow_receiver_slows_the_sender_to_its_pace_and_memory_stays_bounded
 
 def test_a_receiver_that_takes_nothing_holds_the_sender_at_exactly_one_window() -> None:
     group = Group(A, B, C, config=SMALL)
-    group.hold(C)
+    group.pause(C)
     group.send(A, *numbered(1, 50))
     group.run_for(60 * SECOND)
     assert group.sender(A).window.high == 8
     assert [effect.through for effect in group.effects(A, Admitted)] == list(range(1, 9))
     assert group.inbox(B, A) == numbered(1, 8)
     assert group.inbox(C, A) == []
-    group.release(C)
+    group.resume(C)
     group.run_until_quiet()
     assert_all_have(group, numbered(1, 50), A, A, B, C)
 
 
 def test_a_slow_receiver_fills_the_backlog_up_to_its_bound_and_then_send_refuses() -> None:
     group = Group(A, B, config=MulticastConfig(capacity=2, backlog_bytes=1_000))
-    group.hold(B)
+    group.pause(B)
     sent = 2 + 11  # two in the window, ten that fill the bound exactly, and the one that passes it
     group.send(A, *[bytes(96)] * sent)
     with pytest.raises(BacklogFullError, match="wait for Admitted"):
         group.send(A, b"one more")
     assert group.sender(A).accepted == sent
-    group.release(B)
+    group.resume(B)
     group.run_until_quiet()
     assert group.effects(A, Admitted)[-1].through == sent
     group.send(A, b"again")
@@ -548,7 +548,7 @@ def test_a_frame_of_the_old_view_that_arrives_after_its_sender_was_removed_is_no
     group.run_for(SECOND)
     assert group.inbox(A, C) == []
     group.install(A, B)  # the next view drops what was kept of a stranger
-    assert group[A].held_frames == 0
+    assert group[A].buffered_frames == 0
 
 
 def test_two_receivers_lose_the_same_frame_and_one_multicast_repairs_both() -> None:

@@ -1,7 +1,7 @@
-"""One test for each sentence of the seed `mcast.txt` that carries weight, said here in our own words.
+"""One test for each rule of the JGroups note MCAST, in other words.
 
-Where the seed's receiver lets go of a message as it delivers it (its `low`), ours keeps it until it is stable: the
-seed's `low` is `delivered` here, and `low` is what may be forgotten.
+Where the note's receiver drops a message as it delivers it (its `low`), this one keeps it until it is stable: the
+note's `low` is `delivered` here, and `low` is what may be forgotten.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ROUND_TRIP = 5 * MILLISECOND  # there and back, with room to spare, and far less
 
 def test_the_window_has_a_fixed_size_so_flow_control_needs_no_protocol_of_its_own() -> None:
     group = Group(A, B, config=FOUR)
-    group.hold(B)
+    group.pause(B)
     group.send(A, *numbered(1, 100))
     group.run_for(10 * SECOND)
     assert group.sender(A).window.capacity == group.receiver(B, A).window.capacity == 4
@@ -63,7 +63,7 @@ def test_without_space_the_sender_waits_and_the_receiver_drops() -> None:
     assert group.sender(A).accepted == 5
     assert group.sender(A).admitted == 4
     group.receive(B, A, data(A, 5))
-    assert group[B].held_frames == 0
+    assert group[B].buffered_frames == 0
     assert group.counters[B][Count.FRAME_OUTSIDE_WINDOW] == 1
 
 
@@ -111,7 +111,7 @@ def test_a_message_below_or_beyond_the_window_is_dropped(seqno: int, is_added: b
     group.receive(B, A, data(A, 1), data(A, 2))
     group.receive(B, A, data(A, 2, stable=2))  # a window of four, from 3 to 6
     group.receive(B, A, data(A, seqno, stable=2))
-    assert (group[B].held_frames == 1) is is_added
+    assert (group[B].buffered_frames == 1) is is_added
 
 
 def test_a_message_that_was_received_already_is_not_added_again() -> None:
@@ -171,9 +171,9 @@ def test_messages_are_purged_once_everybody_has_acked_them() -> None:
     group.send(A, *numbered(1, 5))
     group.receive(A, B, MulticastAck(5))
     group.receive(A, C, MulticastAck(4))
-    assert group[A].held_frames == 5  # D has said nothing yet
+    assert group[A].buffered_frames == 5  # D has said nothing yet
     group.receive(A, D, MulticastAck(3))
-    assert group[A].held_frames == 2
+    assert group[A].buffered_frames == 2
 
 
 def test_an_ack_that_does_not_raise_the_minimum_purges_nothing() -> None:
@@ -248,7 +248,7 @@ def test_a_view_removes_the_windows_of_those_who_are_no_members() -> None:
     group.crash(C)
     group.install(A, B)
     assert group[A].receiver(C) is None
-    assert group[A].held_frames == 0
+    assert group[A].buffered_frames == 0
 
 
 def test_a_view_creates_windows_for_new_members() -> None:

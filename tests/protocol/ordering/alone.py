@@ -13,7 +13,7 @@ from motet.protocol.core.view import View, ViewId
 from motet.protocol.ordering import OrderingConfig, TotalOrder
 from motet.protocol.wire.body import pack
 from motet.protocol.wire.frames import Progress, ProposalRequest, Proposals, Stable
-from motet.protocol.wire.ordered import Number, Ordered, seal, unseal
+from motet.protocol.wire.ordered import Ordered, SequenceNumber, seal, unseal
 
 A, B, C = (Address(name, "127.0.0.1", 7800 + index, (index + 1) << 48) for index, name in enumerate("ABC"))
 V1, V2, V3 = (ViewId(number, A.incarnation) for number in (1, 2, 3))
@@ -59,12 +59,12 @@ def body(*texts: str) -> bytes:
     return pack([text.encode() for text in texts])
 
 
-def data(*texts: str, first: int = 1, numbers: Sequence[Number] = ()) -> bytes:
+def data(*texts: str, first: int = 1, numbers: Sequence[SequenceNumber] = ()) -> bytes:
     """One frame that is to be ordered, and the numbers that ride on it."""
     return seal(first, numbers, body(*texts), is_ordered=True)
 
 
-def seq(first: int, *numbers: Number) -> bytes:
+def seq(first: int, *numbers: SequenceNumber) -> bytes:
     """Numbers alone."""
     return seal(first, numbers, b"", is_ordered=False)
 

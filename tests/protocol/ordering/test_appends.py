@@ -12,8 +12,8 @@ from motet.protocol.member import DurableState
 from motet.protocol.ordering import AppendRepeated, OrderingConfig, TotalOrder
 from motet.protocol.ordering.producers import MOST_PRODUCERS, Producers
 from motet.protocol.wire.body import pack
-from motet.protocol.wire.frames import LogEnd
-from motet.protocol.wire.ordered import Number, Tag, header, seal, unseal
+from motet.protocol.wire.frames import LogCheckpoint
+from motet.protocol.wire.ordered import SequenceNumber, Tag, header, seal, unseal
 from tests.protocol.ordering.alone import START, V2, A, B, C, answer, body, calm, data, hear_ourselves, machine, seq
 from tests.protocol.ordering.world import STRATEGIES, OrderedWorld
 
@@ -86,7 +86,8 @@ class TestSending:
         assert order.accepted == 1
         (frame,) = [unseal(taken) for taken in iter(order.next_body, None)]
         assert (
-            len(header(1, [Number(1, 1)], is_ordered=True, sent_at=0, tag=frame.tag, proposed=1) + frame.inner) == 300
+            len(header(1, [SequenceNumber(1, 1)], is_ordered=True, sent_at=0, tag=frame.tag, proposed=1) + frame.inner)
+            == 300
         )
 
     def test_it_is_refused_like_anything_else(self) -> None:
@@ -104,8 +105,8 @@ class TestDelivery:
         order = calm(C)
         order.take(A, [tagged(7, 1, "a", "b"), tagged(7, 1, "a", "b"), data("x")], START)
         order.take(B, [tagged(7, 1, "a", "b")], START)
-        effects = order.take(A, [seq(1, Number(1, 0), Number(2, 0), Number(3, 0))], START)
-        effects += order.take(B, [seq(1, Number(4, 0))], START)
+        effects = order.take(A, [seq(1, SequenceNumber(1, 0), SequenceNumber(2, 0), SequenceNumber(3, 0))], START)
+        effects += order.take(B, [seq(1, SequenceNumber(4, 0))], START)
         delivered = [effect for effect in effects if isinstance(effect, Deliver)]
         assert [(effect.first, effect.position, effect.tag) for effect in delivered] == [(1, 1, (7, 1)), (3, 3, None)]
         assert not [effect for effect in effects if isinstance(effect, AppendRepeated)]  # not ours
@@ -114,36 +115,36 @@ class TestDelivery:
     def test_its_sender_is_told(self) -> None:
         order = calm()
         order.take(B, [tagged(7, 5, "b")], START)
-        order.take(B, [seq(1, Number(1, 0))], START)
+        order.take(B, [seq(1, SequenceNumber(1, 0))], START)
         order.send_tagged(7, 5, [b"b", b"b2"])
         order.send_tagged(7, 4, [b"a"])  # came after a later one
         hear_ourselves(order)
         answer(order, (1, 2, 2))
         assert hear_ourselves(order) == [AppendRepeated(7, 5, 2), AppendRepeated(7, 4, 1)]
-        assert (order.position, order.under_way) == (1, 0)
-        assert order.end_view(goes_on=False) == []  # nothing of ours has failed
+        assert (order.position, order.in_flight) == (1, 0)
+        assert order.end_view(log_continues=False) == []  # nothing of ours has failed
 
     def test_the_log_after_the_view_knows_what_is_dropped(self) -> None:
         order = calm(C)
         order.take(A, [tagged(7, 1, "a")], START)
-        rest = [(A, tagged(7, 1, "a")), (B, tagged(7, 2, "b", "c")), (A, seq(1, Number(1, 0)))]
-        after = order.log_after(rest, goes_on=True)
-        assert after == LogEnd(3, ((7, 2),))
+        rest = [(A, tagged(7, 1, "a")), (B, tagged(7, 2, "b", "c")), (A, seq(1, SequenceNumber(1, 0)))]
+        after = order.log_after(rest, log_continues=True)
+        assert after == LogCheckpoint(3, ((7, 2),))
         for sender, taken in rest:
             order.take(sender, [taken], START)
-        order.end_view(goes_on=True)
+        order.end_view(log_continues=True)
         assert (order.position, order.producers) == after
 
     def test_those_who_come_in_know_the_appends(self) -> None:
         order = machine(B, [B], is_primary=False)
-        order.begin_view(View(V2, (A, B), is_primary=True), LogEnd(10, ((7, 3),)), START)
+        order.begin_view(View(V2, (A, B), is_primary=True), LogCheckpoint(10, ((7, 3),)), START)
         order.take(A, [tagged(7, 3, "a"), tagged(7, 4, "b")], START)
-        effects = order.take(A, [seq(1, Number(1, 0), Number(2, 0))], START)
+        effects = order.take(A, [seq(1, SequenceNumber(1, 0), SequenceNumber(2, 0))], START)
         assert [effect.position for effect in effects if isinstance(effect, Deliver)] == [11]
 
     def test_what_a_journal_kept(self) -> None:
         order = TotalOrder(A, OrderingConfig(), Counters())
-        order.resume(10, 8, ((7, 3),))
+        order.restore(10, 8, ((7, 3),))
         assert (order.position, order.stable, order.producers) == (10, 8, ((7, 3),))
         assert DurableState(position=10, stable=8, producers=((7, 3),)).producers == order.producers
 

@@ -1,4 +1,4 @@
-"""The continuous carrier: the seed's sender by itself, the carrier by itself, and real members that use it."""
+"""The continuous strategy: `ContinuousMsgSender` by itself, the strategy by itself, and real members that use it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TEXTS = [f"t{number}" for number in range(1, 6)]
 # The sender by itself
 
 
-def test_it_sends_at_once_and_then_at_the_intervals_of_the_seed() -> None:
+def test_it_sends_at_once_and_then_at_the_intervals_of_the_document() -> None:
     """“The initial interval is 200ms and then it increases exponentially upto a `maxSendingInterval=4000ms` (400ms,
     800ms, 1600ms, 3200ms). Once the `maxSendingInterval` is reached, the interval is reset to 200ms.”
     """
@@ -76,7 +76,7 @@ def test_without_recipients_a_message_is_gone() -> None:
     assert sender.tick(START + 10**12) == []
 
 
-# The carrier by itself
+# The strategy by itself
 
 
 def machine(local: Address = A, members: Sequence[Address] = (A, B, C), window: int = 64) -> TotalOrder:
@@ -95,7 +95,7 @@ def seq(frame_id: int, number: int, proposer: int = 0, settled: int = 0) -> Orde
     return OrderSeq(V1, frame_id, settled, number, proposer)
 
 
-def hear(order: TotalOrder, source: Address, *frames: Frame) -> list[Effect]:
+def receive_frame(order: TotalOrder, source: Address, *frames: Frame) -> list[Effect]:
     effects = [effect for frame in frames for effect in order.receive(source, frame, START)]
     order._check()
     return effects
@@ -120,49 +120,55 @@ def counted(order: TotalOrder, what: Count) -> int:
 
 def settle(order: TotalOrder, frame_id: int, number: int = 1) -> list[Effect]:
     """B and C propose for a frame of A, and take its number."""
-    effects = hear(order, B, OrderAck(V1, frame_id, number)) + hear(order, C, OrderAck(V1, frame_id, number))
-    return effects + hear(order, B, OrderSeqAck(V1, frame_id)) + hear(order, C, OrderSeqAck(V1, frame_id))
+    effects = receive_frame(order, B, OrderAck(V1, frame_id, number)) + receive_frame(
+        order, C, OrderAck(V1, frame_id, number)
+    )
+    return (
+        effects
+        + receive_frame(order, B, OrderSeqAck(V1, frame_id))
+        + receive_frame(order, C, OrderSeqAck(V1, frame_id))
+    )
 
 
 def test_data_ack_seq_seq_ack() -> None:
     order = machine()
     assert say(order, "a") == [Broadcast(data(1, "a"))]
-    assert hear(order, B, OrderAck(V1, 1, 4)) == []
-    effects = hear(order, C, OrderAck(V1, 1, 2))
+    assert receive_frame(order, B, OrderAck(V1, 1, 4)) == []
+    effects = receive_frame(order, C, OrderAck(V1, 1, 2))
     assert effects == [total(A, 1, 1, "a"), Broadcast(seq(1, 4, proposer=1))]
-    assert hear(order, B, OrderSeqAck(V1, 1)) == hear(order, C, OrderSeqAck(V1, 1)) == []
+    assert receive_frame(order, B, OrderSeqAck(V1, 1)) == receive_frame(order, C, OrderSeqAck(V1, 1)) == []
     assert [due for due in (order._strategy.next_deadline(),) if due is not None] == []  # nothing is repeated
     other = machine(B)
-    assert hear(other, A, data(1, "a")) == acks((1, 1))
-    assert hear(other, A, seq(1, 4, proposer=1)) == [total(A, 1, 1, "a"), Transmit(A, OrderSeqAck(V1, 1))]
+    assert receive_frame(other, A, data(1, "a")) == acks((1, 1))
+    assert receive_frame(other, A, seq(1, 4, proposer=1)) == [total(A, 1, 1, "a"), Transmit(A, OrderSeqAck(V1, 1))]
 
 
 def test_what_is_not_acknowledged_is_repeated_to_those_who_owe_it() -> None:
     order = machine()
     say(order, "a")
-    hear(order, B, OrderAck(V1, 1, 1))
+    receive_frame(order, B, OrderAck(V1, 1, 1))
     later = START + 200 * MILLISECOND
     order.tick(START)  # the word about how far we are
     frames = [effect for effect in order.tick(later) if isinstance(effect, Transmit | Broadcast)]
     assert Transmit(C, data(1, "a")) in frames
     assert Transmit(B, data(1, "a")) not in frames
-    hear(order, C, OrderAck(V1, 1, 1))
-    hear(order, C, OrderSeqAck(V1, 1))
+    receive_frame(order, C, OrderAck(V1, 1, 1))
+    receive_frame(order, C, OrderSeqAck(V1, 1))
     assert Transmit(B, seq(1, 1)) in order.tick(later + 200 * MILLISECOND)
 
 
 def test_data_before_its_turn_waits_for_it() -> None:
     """So that every member proposes rising numbers for the frames of one sender, and its order is kept."""
     order = machine(B)
-    assert hear(order, A, data(3, "c"), data(2, "b")) == []
-    assert hear(order, A, data(1, "a")) == acks((1, 1), (2, 2), (3, 3))
+    assert receive_frame(order, A, data(3, "c"), data(2, "b")) == []
+    assert receive_frame(order, A, data(1, "a")) == acks((1, 1), (2, 2), (3, 3))
 
 
 def test_a_number_before_its_turn_waits_for_it() -> None:
     order = machine(B)
-    hear(order, A, data(1, "a"), data(2, "b"))
-    assert hear(order, A, seq(2, 5)) == []
-    assert hear(order, A, seq(1, 4)) == [
+    receive_frame(order, A, data(1, "a"), data(2, "b"))
+    assert receive_frame(order, A, seq(2, 5)) == []
+    assert receive_frame(order, A, seq(1, 4)) == [
         together(total(A, 1, 1, "a"), total(A, 2, 2, "b")),
         Transmit(A, OrderSeqAck(V1, 1)),
         Transmit(A, OrderSeqAck(V1, 2)),
@@ -171,28 +177,28 @@ def test_a_number_before_its_turn_waits_for_it() -> None:
 
 def test_duplicate_data_is_answered_with_the_same_proposal() -> None:
     order = machine(B)
-    hear(order, C, data(1, "x"))
-    assert hear(order, A, data(1, "a")) == acks((1, 2))
-    assert hear(order, A, data(1, "a"), data(1, "a")) == acks((1, 2), (1, 2))
+    receive_frame(order, C, data(1, "x"))
+    assert receive_frame(order, A, data(1, "a")) == acks((1, 2))
+    assert receive_frame(order, A, data(1, "a"), data(1, "a")) == acks((1, 2), (1, 2))
     assert len(order.queue) == 2
-    hear(order, A, seq(1, 2, proposer=1))
-    assert hear(order, A, data(1, "a")) == []  # decided: its sender has our proposal
+    receive_frame(order, A, seq(1, 2, proposer=1))
+    assert receive_frame(order, A, data(1, "a")) == []  # decided: its sender has our proposal
     assert counted(order, Count.FRAME_DUPLICATE) == 3
 
 
 def test_a_duplicate_seq_is_acknowledged_again_and_delivers_nothing() -> None:
     order = machine(B)
-    hear(order, A, data(1, "a"), seq(1, 1))
-    assert hear(order, A, seq(1, 1), seq(1, 9)) == [Transmit(A, OrderSeqAck(V1, 1))] * 2
+    receive_frame(order, A, data(1, "a"), seq(1, 1))
+    assert receive_frame(order, A, seq(1, 1), seq(1, 9)) == [Transmit(A, OrderSeqAck(V1, 1))] * 2
     assert order.position == 1
 
 
 def test_duplicate_and_late_acknowledgements_do_nothing() -> None:
     order = machine()
     say(order, "a")
-    hear(order, B, OrderAck(V1, 1, 4), OrderAck(V1, 1, 9))
-    assert hear(order, C, OrderAck(V1, 1, 2))[-1] == Broadcast(seq(1, 4, proposer=1))
-    assert hear(order, B, OrderAck(V1, 1, 9), OrderSeqAck(V1, 1), OrderSeqAck(V1, 1)) == []
+    receive_frame(order, B, OrderAck(V1, 1, 4), OrderAck(V1, 1, 9))
+    assert receive_frame(order, C, OrderAck(V1, 1, 2))[-1] == Broadcast(seq(1, 4, proposer=1))
+    assert receive_frame(order, B, OrderAck(V1, 1, 9), OrderSeqAck(V1, 1), OrderSeqAck(V1, 1)) == []
 
 
 def test_a_window_of_unsettled_frames() -> None:
@@ -201,10 +207,12 @@ def test_a_window_of_unsettled_frames() -> None:
     assert len(say(order, "a", "b", "c", "d")) == 2
     for frame_id in (1, 2):
         for member in (B, C):
-            hear(order, member, OrderAck(V1, frame_id, frame_id))
-    assert hear(order, B, OrderSeqAck(V1, 1), OrderSeqAck(V1, 2)) == []
-    assert hear(order, C, OrderSeqAck(V1, 2)) == []
-    assert hear(order, C, OrderSeqAck(V1, 1)) == [Broadcast(data(3, "c", "d", settled=2))]  # they gathered meanwhile
+            receive_frame(order, member, OrderAck(V1, frame_id, frame_id))
+    assert receive_frame(order, B, OrderSeqAck(V1, 1), OrderSeqAck(V1, 2)) == []
+    assert receive_frame(order, C, OrderSeqAck(V1, 2)) == []
+    assert receive_frame(order, C, OrderSeqAck(V1, 1)) == [
+        Broadcast(data(3, "c", "d", settled=2))
+    ]  # they gathered meanwhile
 
 
 def test_a_view_of_one() -> None:
@@ -229,38 +237,38 @@ class TestNonsense:
     def test_it_is_counted_and_dropped(self, frame: OrderAck | OrderSeqAck | OrderSeq | OrderData) -> None:
         order = machine()
         say(order, "a")
-        assert hear(order, B, frame) == []
+        assert receive_frame(order, B, frame) == []
         assert counted(order, Count.FRAME_MISPLACED) == 1
         assert settle(order, 1)[0] == total(A, 1, 1, "a")
 
-    def test_a_frame_of_the_other_carrier_is_told_apart(self) -> None:
+    def test_a_frame_of_the_other_strategy_is_told_apart(self) -> None:
         """It says what is wrong: not all members have the same settings."""
         order = machine()
-        assert hear(order, B, Proposals(V1, ((1, 1, 1),))) == []
+        assert receive_frame(order, B, Proposals(V1, ((1, 1, 1),))) == []
         assert order.take(B, [seal(0, (), body("x"), is_ordered=True)], START) == []
         other = TotalOrder(A, OrderingConfig(), Counters())
         other.begin_view(View(V1, (A, B), is_primary=True), None, START)
-        assert hear(other, B, data(1, "b")) == []
+        assert receive_frame(other, B, data(1, "b")) == []
         assert (counted(order, Count.ORDER_MISMATCH), counted(other, Count.ORDER_MISMATCH)) == (2, 1)
         assert (len(order.queue), len(other.queue)) == (0, 0)
 
     def test_nobody_speaks_for_us(self) -> None:
         order = machine()
-        assert hear(order, A, data(1, "forged")) == []
+        assert receive_frame(order, A, data(1, "forged")) == []
         assert say(order, "a") == [Broadcast(data(1, "a"))]
 
     @pytest.mark.parametrize("frame", [data(2_000, "far"), data(1, "a", settled=1)])
     def test_nobody_is_further_ahead_than_fits(self, frame: OrderData) -> None:
         """No more than the numbers of one PREPARED, and nothing is settled that we have not heard of."""
         order = machine(B)
-        assert hear(order, A, frame) == []
+        assert receive_frame(order, A, frame) == []
         assert counted(order, Count.FRAME_OUTSIDE_WINDOW) == 1
-        assert hear(order, A, data(1, "a")) == acks((1, 1))
+        assert receive_frame(order, A, data(1, "a")) == acks((1, 1))
 
     def test_a_sender_that_never_settles_fills_no_memory(self) -> None:
         order = machine(B)
         for frame_id in range(1, 1_500):
-            hear(order, A, data(frame_id, "x"), seq(frame_id, frame_id))
+            receive_frame(order, A, data(frame_id, "x"), seq(frame_id, frame_id))
         (peer, *_) = order._strategy._peers  # type: ignore[attr-defined]
         assert len(peer.agreed) == 4_000 // 3
         assert counted(order, Count.FRAME_OUTSIDE_WINDOW) == 2 * (1_499 - 4_000 // 3)
@@ -282,17 +290,17 @@ class TestNonsense:
         order = machine(window=4)
         say(order, *"abc")
         for source, frame in frames:
-            effects = hear(order, source, frame)
+            effects = receive_frame(order, source, frame)
             for effect in effects:
                 if isinstance(effect, Transmit | Broadcast):
                     encode(1, 2, 3, effect.frame)
         if holds:
-            order.hold()
-        position = order.log_after([], goes_on=True, agreed=order.freeze()).position
-        order.end_view(goes_on=True, agreed=order.freeze())
+            order.pause()
+        position = order.log_after([], log_continues=True, agreed=order.freeze()).position
+        order.end_view(log_continues=True, agreed=order.freeze())
         assert order.position == position
         order.begin_view(View(V2, (A,), is_primary=True), None, START)
-        order.release(START)
+        order.resume(START)
         order._check()
         assert order.is_drained
 
@@ -307,7 +315,7 @@ class TestBesideTheStream:
 
         order, stream = machine(B), Stream()
         order.run_beside(stream)
-        assert hear(order, A, data(1, "a", after=7)) == []
+        assert receive_frame(order, A, data(1, "a", after=7)) == []
         stream.reached = 7
         assert order.advance(START) == acks((1, 1))
 
@@ -315,18 +323,18 @@ class TestBesideTheStream:
 class TestTheEndOfAView:
     def test_numbers_that_are_not_settled_are_reported(self) -> None:
         order = machine(B)
-        hear(order, A, data(1, "a"), data(2, "b"), data(3, "c"))
-        hear(order, A, seq(1, 4), seq(2, 5, proposer=2))
+        receive_frame(order, A, data(1, "a"), data(2, "b"), data(3, "c"))
+        receive_frame(order, A, seq(1, 4), seq(2, 5, proposer=2))
         assert order.freeze() == ((A.incarnation, 1, ((4, 0), (5, 2))),)
         order.thaw(START)
-        hear(order, A, data(4, "d", settled=1))
+        receive_frame(order, A, data(4, "d", settled=1))
         assert order.freeze() == ((A.incarnation, 2, ((5, 2),)),)
 
     def test_what_comes_while_it_is_frozen_is_not_applied(self) -> None:
         order = machine(B)
-        hear(order, A, data(1, "a"))
+        receive_frame(order, A, data(1, "a"))
         agreed = order.freeze()
-        assert hear(order, A, seq(1, 1), data(2, "b")) == []
+        assert receive_frame(order, A, seq(1, 1), data(2, "b")) == []
         assert order.freeze() == agreed == ()
         assert order.thaw(START) == [total(A, 1, 1, "a"), Transmit(A, OrderSeqAck(V1, 1)), *acks((2, 2))]
 
@@ -334,25 +342,25 @@ class TestTheEndOfAView:
         order = machine()
         say(order, "a")
         order.freeze()
-        assert hear(order, B, OrderAck(V1, 1, 1)) == hear(order, C, OrderAck(V1, 1, 1)) == []
+        assert receive_frame(order, B, OrderAck(V1, 1, 1)) == receive_frame(order, C, OrderAck(V1, 1, 1)) == []
         assert say(order, "b") == []
         assert not [e for e in order.tick(START + 10**9) if isinstance(e, Broadcast) and isinstance(e.frame, OrderData)]
         assert order.thaw(START)[0] == total(A, 1, 1, "a")
 
     def test_all_deliver_what_anybody_knew_the_number_of(self) -> None:
         order = machine(C)
-        hear(order, A, data(1, "a"))
-        hear(order, B, data(1, "b"))
+        receive_frame(order, A, data(1, "a"))
+        receive_frame(order, B, data(1, "b"))
         agreed: AgreedNumbers = ((A.incarnation, 1, ((7, 0),)), (B.incarnation, 1, ((6, 1),)))
-        assert order.log_after([], goes_on=True, agreed=agreed).position == 2
-        assert order.end_view(goes_on=True, agreed=agreed) == [total(B, 1, 1, "b"), total(A, 1, 2, "a")]
+        assert order.log_after([], log_continues=True, agreed=agreed).position == 2
+        assert order.end_view(log_continues=True, agreed=agreed) == [total(B, 1, 1, "b"), total(A, 1, 2, "a")]
 
-    @pytest.mark.parametrize("goes_on", [True, False])
-    def test_what_has_no_number_is_delivered_by_nobody_and_goes_out_again(self, goes_on: bool) -> None:
+    @pytest.mark.parametrize("log_continues", [True, False])
+    def test_what_has_no_number_is_delivered_by_nobody_and_goes_out_again(self, log_continues: bool) -> None:
         order, other = machine(), machine(B)
         say(order, "a", "b")
-        hear(other, A, data(1, "a"), data(2, "b"))
-        assert order.end_view(goes_on=goes_on) == other.end_view(goes_on=goes_on) == []
+        receive_frame(other, A, data(1, "a"), data(2, "b"))
+        assert order.end_view(log_continues=log_continues) == other.end_view(log_continues=log_continues) == []
         order.begin_view(View(V2, (A, B), is_primary=True), None, START)
         assert order.advance(START) == [
             Broadcast(data(1, "a", view=V2)),
@@ -363,13 +371,13 @@ class TestTheEndOfAView:
     def test_our_own_numbers_are_ours_even_if_nobody_has_heard_them(self) -> None:
         """Somebody may have: it must not go out again."""
         order = machine()
-        order.hold()
+        order.pause()
         say(order, "a")
-        order.release(START)
-        order.hold()
-        hear(order, B, OrderAck(V1, 1, 1))
-        assert hear(order, C, OrderAck(V1, 1, 1)) == [Broadcast(seq(1, 1))]  # and not delivered: we are held
-        assert order.end_view(goes_on=False) == [total(A, 1, 1, "a")]
+        order.resume(START)
+        order.pause()
+        receive_frame(order, B, OrderAck(V1, 1, 1))
+        assert receive_frame(order, C, OrderAck(V1, 1, 1)) == [Broadcast(seq(1, 1))]  # and not delivered: we are held
+        assert order.end_view(log_continues=False) == [total(A, 1, 1, "a")]
         assert order.is_drained
 
     def test_a_large_message_begins_again(self) -> None:
@@ -380,7 +388,7 @@ class TestTheEndOfAView:
         order.send([b"x" * 400, b"y"])
         order.advance(START)
         settle(order, 1)
-        order.end_view(goes_on=True)
+        order.end_view(log_continues=True)
         order.begin_view(View(V2, (A,), is_primary=True), None, START)
         delivered = [effect for effect in order.advance(START) if isinstance(effect, Deliver)]
         assert [effect.position for effect in delivered] == [1, 1, 1, 2]
@@ -396,11 +404,11 @@ class TestTheEndOfAView:
         settle(order, 1)
         settle(order, 2)
         assert (order.sent, order.admitted) == (5, 1)  # all of it is out
-        order.end_view(goes_on=True)
+        order.end_view(log_continues=True)
         order.begin_view(View(V2, (A, B, C), is_primary=True), None, START)
         order.advance(START)
         assert (order.sent, [message for _, message in order.waiting()]) == (3, [b"x" * 600])
-        order.end_view(goes_on=False)
+        order.end_view(log_continues=False)
         order.begin_view(View(V1, (A,), is_primary=True), None, START)
         pieces = [effect.bodies for effect in order.advance(START) if isinstance(effect, Deliver)]
         assert len(pieces) == 5
@@ -471,7 +479,7 @@ def test_seq_reaches_one_member_only_and_it_survives() -> None:
     assert world["A"].ordered == world["B"].ordered == ["c1", "a1"]
 
 
-def test_what_the_minority_delivered_and_the_majority_did_not_is_taken_back() -> None:
+def test_what_the_minority_delivered_and_the_majority_did_not_is_rolled_back() -> None:
     world = OrderedWorld("AD", wants_state=True)
     world.gather(*"ABCDE")
 

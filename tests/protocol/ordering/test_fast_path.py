@@ -9,10 +9,10 @@ from motet.protocol.core.effects import Broadcast, Deliver, Effect
 from motet.protocol.core.identity import Address
 from motet.protocol.core.units import MILLISECOND, SECOND
 from motet.protocol.ordering import OrderingConfig, TotalOrder
-from motet.protocol.ordering.fast_path import MOST_HEARD
+from motet.protocol.ordering.fast_path import MOST_TRACKED
 from motet.protocol.ordering.window_strategy import MOST_PENDING
 from motet.protocol.wire.frames import Proposals
-from motet.protocol.wire.ordered import Number, header
+from motet.protocol.wire.ordered import SequenceNumber, header
 from tests.protocol.membership.world import Flight
 from tests.protocol.ordering.alone import (
     START,
@@ -40,7 +40,7 @@ def quiet(local: Address = B, config: OrderingConfig = EARLY) -> TotalOrder:
     return calm(local, config=config)
 
 
-def frame(text: str, proposed: int | None, *, first: int = 1, numbers: tuple[Number, ...] = ()) -> bytes:
+def frame(text: str, proposed: int | None, *, first: int = 1, numbers: tuple[SequenceNumber, ...] = ()) -> bytes:
     """Of A, with what A itself proposes for it."""
     return header(first, numbers, is_ordered=True, sent_at=0, tag=None, proposed=proposed) + body(text)
 
@@ -85,7 +85,7 @@ class TestWhoeverHearsAll:
         order = quiet()
         order.take(A, [frame("a", 1)], START)
         order.receive(C, told((1, 1, 1)), START)
-        assert order.take(A, [seq(1, Number(1, 0))], START) == []
+        assert order.take(A, [seq(1, SequenceNumber(1, 0))], START) == []
         assert counted(order, Count.FRAME_MISPLACED) == 0
         assert order.freeze() == ()
 
@@ -126,7 +126,7 @@ class TestWhenItIsNotDone:
         assert counted(order, Count.FRAME_MISPLACED) == 1
         order.receive(C, told((1, 1 << 40, 1)), START)
         order._check()
-        assert len(order._strategy._early._senders[0].heard) == MOST_HEARD  # type: ignore[attr-defined]
+        assert len(order._strategy._fast_path._senders[0].proposals) == MOST_TRACKED  # type: ignore[attr-defined]
 
 
 class TestTheSender:
@@ -137,7 +137,7 @@ class TestTheSender:
         assert left.proposed == 1
         return order
 
-    def test_delivers_at_once_and_lets_the_numbers_wait_for_a_lift(self) -> None:
+    def test_delivers_at_once_and_lets_the_numbers_wait_for_a_frame(self) -> None:
         order = self.spoken()
         order.receive(B, told((1, 1, 1)), START)
         assert len(delivered(order.receive(C, told((1, 1, 1)), START))) == 1
@@ -145,7 +145,7 @@ class TestTheSender:
         order.tick(START + EARLY.piggyback_wait_ns)
         assert is_eager(order)
         (left,) = leaving(order)
-        assert (left.first, left.numbers, left.is_ordered) == (1, (Number(1, 0),), False)
+        assert (left.first, left.numbers, left.is_ordered) == (1, (SequenceNumber(1, 0),), False)
 
     def test_they_ride_on_the_next_frame(self) -> None:
         order = self.spoken()
@@ -153,7 +153,7 @@ class TestTheSender:
         order.receive(C, told((1, 1, 1)), START)
         order.send([b"b"])
         (left,) = leaving(order)
-        assert (left.first, left.numbers, left.is_ordered) == (1, (Number(1, 0),), True)
+        assert (left.first, left.numbers, left.is_ordered) == (1, (SequenceNumber(1, 0),), True)
         order.tick(START + EARLY.piggyback_wait_ns)
         assert not is_eager(order)
 
@@ -170,7 +170,7 @@ class TestTheSender:
         assert order.freeze() == ((A.incarnation, 1, ((3, 1),)),)
 
 
-def test_two_journeys_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_message_delays_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """All three deliver though no sender has said a number."""
     monkeypatch.setattr(OrderedWorld, "strategy", "early")
     world = OrderedWorld(ordering=OrderingConfig(piggyback_wait_ns=10 * SECOND))

@@ -1,4 +1,4 @@
-"""The hold-back queue beside a dumb one that sorts a list each time (seed `isis-total-order.md`)."""
+"""The hold-back queue beside a dumb one that sorts a list each time (ISIS total order)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from hypothesis import strategies as st
 
 from motet.protocol.ordering import holdback
 from motet.protocol.ordering.holdback import HoldBackQueue, Pending
-from motet.protocol.wire.ordered import Number
+from motet.protocol.wire.ordered import SequenceNumber
 
 LOCAL = 1  # our own rank
 
 
 def pending(sender: int, frame_id: int, number: int, proposer: int = LOCAL, *, is_decided: bool = False) -> Pending:
     """A frame that stands in the queue as it is."""
-    return Pending(sender, frame_id, f"{sender}-{frame_id}".encode(), number, Number(number, proposer), is_decided)
+    return Pending(
+        sender, frame_id, f"{sender}-{frame_id}".encode(), number, SequenceNumber(number, proposer), is_decided
+    )
 
 
 def queue_of(*frames: Pending) -> HoldBackQueue:
@@ -48,29 +50,29 @@ class TestOrder:
     def test_by_number(self) -> None:
         queue = queue_of(pending(0, 1, 3), pending(1, 1, 1), pending(2, 1, 2))
         for sender, number in ((0, 3), (1, 1), (2, 2)):
-            assert queue.decide(sender, 1, Number(number, LOCAL))
+            assert queue.decide(sender, 1, SequenceNumber(number, LOCAL))
         assert popped(queue) == [(1, 1), (2, 1), (0, 1)]
 
     def test_an_undecided_head_holds_back_what_is_decided(self) -> None:
         queue = queue_of(pending(0, 1, 1), pending(1, 1, 2))
-        queue.decide(1, 1, Number(2, LOCAL))
+        queue.decide(1, 1, SequenceNumber(2, LOCAL))
         assert popped(queue) == []
-        queue.decide(0, 1, Number(1, LOCAL))
+        queue.decide(0, 1, SequenceNumber(1, LOCAL))
         assert popped(queue) == [(0, 1), (1, 1)]
 
     def test_a_decision_can_move_a_frame_back(self) -> None:
         queue = queue_of(pending(0, 1, 1), pending(1, 1, 2))
-        queue.decide(0, 1, Number(7, 0))
+        queue.decide(0, 1, SequenceNumber(7, 0))
         assert popped(queue) == []
-        queue.decide(1, 1, Number(6, 0))
+        queue.decide(1, 1, SequenceNumber(6, 0))
         assert popped(queue) == [(1, 1), (0, 1)]
 
     @pytest.mark.parametrize("proposer", [0, LOCAL, 2])
     def test_of_equal_numbers_the_undecided_one_comes_first_whoever_proposed(self, proposer: int) -> None:
         queue = queue_of(pending(0, 1, 1), pending(1, 1, 2))
-        queue.decide(0, 1, Number(2, proposer))
+        queue.decide(0, 1, SequenceNumber(2, proposer))
         assert popped(queue) == []
-        queue.decide(1, 1, Number(3, 0))
+        queue.decide(1, 1, SequenceNumber(3, 0))
         assert popped(queue) == [(0, 1), (1, 1)]
 
     def test_of_two_undecided_ones_the_smaller_proposer_comes_first(self) -> None:
@@ -82,38 +84,38 @@ class TestOrder:
                 head = queue._head()
                 assert head is not None
                 heads.append(head.number.proposer)
-                queue.decide(head.sender, 1, Number(6, 0))
+                queue.decide(head.sender, 1, SequenceNumber(6, 0))
             assert heads == [0, 1, 2]
 
     def test_of_two_decided_ones_the_smaller_proposer_comes_first(self) -> None:
         for senders in permutations(range(3)):
             queue = queue_of(*(pending(sender, 1, sender + 1) for sender in senders))
             for sender in senders:
-                queue.decide(sender, 1, Number(9, 2 - sender))
+                queue.decide(sender, 1, SequenceNumber(9, 2 - sender))
             assert popped(queue) == [(2, 1), (1, 1), (0, 1)]
 
 
 class TestDuplicates:
     def test_a_second_decision_changes_nothing(self) -> None:
         queue = queue_of(pending(0, 1, 1), pending(1, 1, 2))
-        assert queue.decide(0, 1, Number(5, 0))
-        assert not queue.decide(0, 1, Number(9, 0))
+        assert queue.decide(0, 1, SequenceNumber(5, 0))
+        assert not queue.decide(0, 1, SequenceNumber(9, 0))
         found = queue.get(0, 1)
         assert found is not None
-        assert found.number == Number(5, 0)
+        assert found.number == SequenceNumber(5, 0)
 
     def test_what_was_popped_can_neither_be_decided_nor_popped_again(self) -> None:
         queue = queue_of(pending(0, 1, 1))
-        queue.decide(0, 1, Number(1, LOCAL))
+        queue.decide(0, 1, SequenceNumber(1, LOCAL))
         assert popped(queue) == [(0, 1)]
-        assert not queue.decide(0, 1, Number(2, LOCAL))
+        assert not queue.decide(0, 1, SequenceNumber(2, LOCAL))
         assert queue.pop() is None
         assert len(queue) == 0
 
     def test_an_unknown_frame_cannot_be_decided(self) -> None:
         queue = queue_of(pending(0, 1, 1))
-        assert not queue.decide(0, 2, Number(1, 0))
-        assert not queue.decide(1, 1, Number(1, 0))
+        assert not queue.decide(0, 2, SequenceNumber(1, 0))
+        assert not queue.decide(1, 1, SequenceNumber(1, 0))
 
     def test_it_knows_what_it_holds(self) -> None:
         queue = queue_of(pending(0, 1, 1), pending(0, 2, 2))
@@ -126,14 +128,14 @@ class TestDuplicates:
 class TestDrain:
     def test_decided_ones_by_number_and_then_the_rest_by_sender_and_id(self) -> None:
         queue = queue_of(*(pending(sender, i, 3 * i + sender) for i in (1, 2) for sender in (2, 0, 1)))
-        queue.decide(2, 1, Number(20, 0))
-        queue.decide(1, 1, Number(10, 0))
-        queue.decide(1, 2, Number(20, 1))
+        queue.decide(2, 1, SequenceNumber(20, 0))
+        queue.decide(1, 1, SequenceNumber(10, 0))
+        queue.decide(1, 2, SequenceNumber(20, 1))
         assert names(queue.drain()) == [(1, 1), (2, 1), (1, 2), (0, 1), (0, 2), (2, 2)]
 
     def test_an_undecided_one_with_a_small_number_does_not_hold_back_the_decided(self) -> None:
         queue = queue_of(pending(0, 1, 1), pending(1, 1, 2))
-        queue.decide(1, 1, Number(2, LOCAL))
+        queue.decide(1, 1, SequenceNumber(2, LOCAL))
         assert names(queue.drain()) == [(1, 1), (0, 1)]
 
     def test_it_empties_the_queue(self) -> None:
@@ -147,7 +149,7 @@ class TestDrain:
 
 @dataclass(slots=True)
 class DumbQueue:
-    """The seed's deque: sorted as often as anything changes."""
+    """The deque of the ISIS document: sorted as often as anything changes."""
 
     frames: list[Pending] = field(default_factory=list)
 
@@ -158,7 +160,7 @@ class DumbQueue:
         head = self.frames.pop(0)
         return (head.sender, head.id)
 
-    def decide(self, sender: int, frame_id: int, number: Number) -> bool:
+    def decide(self, sender: int, frame_id: int, number: SequenceNumber) -> bool:
         for frame in self.frames:
             if (frame.sender, frame.id) == (sender, frame_id) and not frame.is_decided:
                 frame.number, frame.is_decided = number, True
@@ -188,7 +190,7 @@ def test_it_does_what_a_sorted_list_does(steps: list[tuple[str, int, int]], prop
             dumb.frames.append(pending(which, sent[which], clock, proposer))
         elif action == "decide" and dumb.frames:
             frame = dumb.frames[which % len(dumb.frames)]
-            number = Number(frame.proposed + far, proposers.randrange(4))
+            number = SequenceNumber(frame.proposed + far, proposers.randrange(4))
             assert queue.decide(frame.sender, frame.id, number) == dumb.decide(frame.sender, frame.id, number)
         else:
             head = queue.pop()
@@ -214,7 +216,7 @@ def test_a_frame_costs_two_pushes_and_two_pops_at_most(frames: int, order: str) 
             queue.add(pending(0, frame_id, frame_id))
         delivered = []
         for frame_id in decisions:
-            queue.decide(0, frame_id, Number(frame_id + frames, 0))
+            queue.decide(0, frame_id, SequenceNumber(frame_id + frames, 0))
             delivered += popped(queue)
     assert delivered == [(0, frame_id) for frame_id in ids]
     assert pushes.call_count <= 2 * frames
@@ -225,6 +227,6 @@ def test_a_queue_that_is_never_popped_does_not_grow_with_decisions() -> None:
     queue = queue_of(pending(0, 1, 1), *(pending(1, frame_id, frame_id + 1) for frame_id in range(1, 101)))
     for again in range(5):
         for frame_id in range(1, 101):
-            assert queue.decide(1, frame_id, Number(frame_id + 1, LOCAL)) == (again == 0)
+            assert queue.decide(1, frame_id, SequenceNumber(frame_id + 1, LOCAL)) == (again == 0)
         assert queue.pop() is None
     assert len(queue._heap) <= 2 * len(queue)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from motet.protocol.ordering.isis import Isis
-from motet.protocol.wire.ordered import Number
+from motet.protocol.wire.ordered import SequenceNumber
 
 
 def with_frames(isis: Isis, sender: int, count: int) -> Isis:
@@ -33,9 +33,9 @@ class TestProposals:
         assert [isis.receive_data(*frame) for frame in frames] == [1, 2, 3]
         assert isis.clock == 3
         assert {(p.sender, p.id, p.body, p.proposed, p.number) for p in isis.queue} == {
-            (0, 1, b"a", 1, Number(1, 2)),
-            (1, 1, b"b", 2, Number(2, 2)),
-            (0, 2, b"c", 3, Number(3, 2)),
+            (0, 1, b"a", 1, SequenceNumber(1, 2)),
+            (1, 1, b"b", 2, SequenceNumber(2, 2)),
+            (0, 2, b"c", 3, SequenceNumber(3, 2)),
         }
 
     @pytest.mark.parametrize("frame_id", [0, 1, 2, 4, 2**63])
@@ -46,7 +46,7 @@ class TestProposals:
 
     def test_a_frame_that_was_delivered_is_not_proposed_again(self) -> None:
         isis = with_frames(Isis(2, 0), 1, 1)
-        isis.receive_number(1, 1, Number(1, 0))
+        isis.receive_number(1, 1, SequenceNumber(1, 0))
         assert delivered(isis) == [(1, 1)]
         assert isis.receive_data(1, 1, b"") is None
         assert isis.clock == 1
@@ -54,9 +54,9 @@ class TestProposals:
     def test_it_remembers_its_proposal_also_when_the_frame_is_decided_until_it_is_delivered(self) -> None:
         isis = with_frames(with_frames(Isis(2, 0), 0, 1), 1, 1)
         assert isis.proposed(1, 1) == 2
-        isis.receive_number(1, 1, Number(9, 1))
+        isis.receive_number(1, 1, SequenceNumber(9, 1))
         assert isis.proposed(1, 1) == 2
-        isis.receive_number(0, 1, Number(3, 1))
+        isis.receive_number(0, 1, SequenceNumber(3, 1))
         delivered(isis)
         assert isis.proposed(1, 1) is None
         assert isis.proposed(1, 2) is None
@@ -68,21 +68,21 @@ class TestAgreedNumbers:
         for proposer, number in ((0, 4), (1, 1), (2, 7)):
             assert isis.agreed() == (1, [])
             isis.receive_proposal(proposer, 1, number)
-        assert isis.agreed() == (1, [Number(7, 2)])
+        assert isis.agreed() == (1, [SequenceNumber(7, 2)])
 
     @pytest.mark.parametrize(
         ("proposals", "final"),
         [
-            ((5, 5, 5), Number(5, 0)),
-            ((1, 5, 5), Number(5, 1)),
-            ((5, 1, 5), Number(5, 0)),
-            ((5, 5, 6), Number(6, 2)),
-            ((6, 5, 5), Number(6, 0)),
+            ((5, 5, 5), SequenceNumber(5, 0)),
+            ((1, 5, 5), SequenceNumber(5, 1)),
+            ((5, 1, 5), SequenceNumber(5, 0)),
+            ((5, 5, 6), SequenceNumber(6, 2)),
+            ((6, 5, 5), SequenceNumber(6, 0)),
         ],
     )
     @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
     def test_of_equal_ones_the_smaller_proposer_is_named(
-        self, proposals: tuple[int, ...], final: Number, order: tuple[int, ...]
+        self, proposals: tuple[int, ...], final: SequenceNumber, order: tuple[int, ...]
     ) -> None:
         isis = with_frames(Isis(3, 0), 0, 1)
         for proposer in order:
@@ -97,13 +97,13 @@ class TestAgreedNumbers:
             assert isis.agreed() == (1, [])
         isis.receive_proposal(0, 1, 1)
         isis.receive_proposal(1, 1, 1)
-        assert isis.agreed() == (1, [Number(1, 0), Number(2, 0), Number(3, 0)])
-        assert isis.final == 3
+        assert isis.agreed() == (1, [SequenceNumber(1, 0), SequenceNumber(2, 0), SequenceNumber(3, 0)])
+        assert isis.agreed_through == 3
 
     def test_they_are_handed_out_once(self) -> None:
         isis = with_frames(Isis(1, 0), 0, 1)
         isis.receive_proposal(0, 1, 1)
-        assert isis.agreed() == (1, [Number(1, 0)])
+        assert isis.agreed() == (1, [SequenceNumber(1, 0)])
         assert isis.agreed() == (2, [])
         isis._check()
 
@@ -112,7 +112,7 @@ class TestAgreedNumbers:
         isis.receive_proposal(1, 1, 3)
         isis.receive_proposal(1, 1, 8)
         isis.receive_proposal(0, 1, 1)
-        assert isis.agreed() == (1, [Number(3, 1)])
+        assert isis.agreed() == (1, [SequenceNumber(3, 1)])
 
     def test_a_late_proposal_leaves_no_trace(self) -> None:
         isis = with_frames(Isis(2, 0), 0, 1)
@@ -132,7 +132,7 @@ class TestAgreedNumbers:
                 isis.receive_proposal(proposer, frame_id, frame_id)
         isis.receive_proposal(2, 1, 1)
         isis.receive_proposal(2, 3, 3)
-        assert isis.agreed() == (1, [Number(1, 0)])
+        assert isis.agreed() == (1, [SequenceNumber(1, 0)])
         assert isis.agreed() == (2, [])
 
     def test_who_owes_what(self) -> None:
@@ -158,42 +158,42 @@ class TestAgreedNumbers:
 class TestNumbers:
     def test_the_clock_is_raised_by_a_final_number(self) -> None:
         isis = with_frames(Isis(2, 0), 1, 1)
-        assert isis.receive_number(1, 1, Number(40, 1))
+        assert isis.receive_number(1, 1, SequenceNumber(40, 1))
         assert isis.clock == 40
         assert isis.receive_data(1, 2, b"") == 41
 
     def test_the_clock_never_falls(self) -> None:
         isis = with_frames(Isis(2, 0), 1, 5)
-        isis.receive_number(1, 1, Number(1, 0))
+        isis.receive_number(1, 1, SequenceNumber(1, 0))
         assert isis.clock == 5
 
     @pytest.mark.parametrize("frame_id", [0, 1, 3, 5, 2**63])
     def test_a_number_that_came_before_out_of_turn_or_without_its_frame_is_refused(self, frame_id: int) -> None:
         isis = with_frames(Isis(2, 0), 1, 4)
-        assert isis.receive_number(1, 1, Number(5, 0))
-        assert not isis.receive_number(1, frame_id, Number(99, 0))
+        assert isis.receive_number(1, 1, SequenceNumber(5, 0))
+        assert not isis.receive_number(1, frame_id, SequenceNumber(99, 0))
         assert isis.clock == 5
 
     def test_a_number_does_not_come_before_its_frame(self) -> None:
         isis = Isis(2, 0)
-        assert not isis.receive_number(1, 1, Number(3, 0))
+        assert not isis.receive_number(1, 1, SequenceNumber(3, 0))
         assert isis.clock == 0
         assert [isis.decided(0), isis.decided(1)] == [0, 0]
 
     def test_it_says_how_far_each_sender_is(self) -> None:
         isis = with_frames(with_frames(Isis(3, 0), 1, 3), 2, 1)
-        isis.receive_number(1, 1, Number(1, 0))
+        isis.receive_number(1, 1, SequenceNumber(1, 0))
         assert [isis.received(rank) for rank in range(3)] == [0, 3, 1]
         assert [isis.decided(rank) for rank in range(3)] == [0, 1, 0]
-        assert [isis.held(rank) for rank in range(3)] == [0, 3, 1]
+        assert [isis.held_back(rank) for rank in range(3)] == [0, 3, 1]
 
     def test_a_copy_goes_its_own_way(self) -> None:
         isis = with_frames(Isis(2, 0), 1, 2)
         twin = isis.copy()
-        assert twin.receive_number(1, 1, Number(1, 0))
+        assert twin.receive_number(1, 1, SequenceNumber(1, 0))
         assert twin.receive_data(1, 3, b"c") == 3
         assert [pending.id for pending in twin.deliverable()] == [1]
-        assert (isis.decided(1), isis.received(1), isis.held(1), isis.clock) == (0, 2, 2, 2)
+        assert (isis.decided(1), isis.received(1), isis.held_back(1), isis.clock) == (0, 2, 2, 2)
         assert not any(pending.is_decided for pending in isis.queue)
 
 
@@ -210,7 +210,7 @@ class Group:
     members: list[Isis] = field(init=False)
     logs: list[list[tuple[int, int]]] = field(init=False)
     sent: list[int] = field(init=False)
-    _links: dict[tuple[int, int, str], deque[tuple[int, int, Number]]] = field(default_factory=dict)
+    _links: dict[tuple[int, int, str], deque[tuple[int, int, SequenceNumber]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.members = [Isis(self.size, rank) for rank in range(self.size)]
@@ -220,7 +220,7 @@ class Group:
     def send(self, sender: int) -> None:
         self.sent[sender] += 1
         for to in range(self.size):
-            self._put(sender, to, "stream", (self.sent[sender], 0, Number(0, 0)))
+            self._put(sender, to, "stream", (self.sent[sender], 0, SequenceNumber(0, 0)))
 
     def run(self) -> None:
         while links := sorted(link for link, queue in self._links.items() if queue):
@@ -248,7 +248,7 @@ class Group:
             assert proposed is not None
             if to not in self.silent or to == source:
                 for _ in range(self.rng.choice([1, 1, 2])):
-                    self._put(to, source, "proposal", (frame_id, 0, Number(proposed, to)))
+                    self._put(to, source, "proposal", (frame_id, 0, SequenceNumber(proposed, to)))
         member._check()
         self.logs[to] += [(pending.sender, pending.id) for pending in member.deliverable()]
 
@@ -258,7 +258,7 @@ class Group:
             for to in range(self.size):
                 self._put(sender, to, "stream", (first + offset, 1, number))
 
-    def _put(self, source: int, to: int, kind: str, what: tuple[int, int, Number]) -> None:
+    def _put(self, source: int, to: int, kind: str, what: tuple[int, int, SequenceNumber]) -> None:
         self._links.setdefault((source, to, kind), deque()).append(what)
 
 
@@ -304,7 +304,7 @@ def test_a_silent_member_blocks_all_but_its_own(size: int, seed: int, sends: lis
         undelivered = len(sends) - len(log)
         assert len(group.members[rank].queue) == undelivered
     for sender in range(size - 1):
-        assert group.members[sender].final == 0
+        assert group.members[sender].agreed_through == 0
 
 
 def test_two_senders_with_equal_final_numbers_are_delivered_alike() -> None:
@@ -316,7 +316,7 @@ def test_two_senders_with_equal_final_numbers_are_delivered_alike() -> None:
             assert proposed is not None
             members[sender].receive_proposal(rank, 1, proposed)
     agreed = [member.agreed() for member in members]
-    assert agreed == [(1, [Number(2, 1)]), (1, [Number(2, 0)])]
+    assert agreed == [(1, [SequenceNumber(2, 1)]), (1, [SequenceNumber(2, 0)])]
     logs = []
     for rank, order in ((0, (0, 1)), (1, (1, 0))):
         log = []

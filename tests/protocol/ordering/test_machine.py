@@ -27,8 +27,8 @@ from motet.protocol.ordering import OrderingConfig, RolledBack, StableAdvanced, 
 from motet.protocol.ordering.isis import Isis
 from motet.protocol.wire.body import MAX_MESSAGE_BYTES, Port, fragment, pack
 from motet.protocol.wire.codec import DATA_OVERHEAD, encode
-from motet.protocol.wire.frames import LogEnd, MulticastAck, Progress, ProposalRequest, Proposals, Stable
-from motet.protocol.wire.ordered import Number, Ordered, Tag, seal, unseal
+from motet.protocol.wire.frames import LogCheckpoint, MulticastAck, Progress, ProposalRequest, Proposals, Stable
+from motet.protocol.wire.ordered import Ordered, SequenceNumber, Tag, seal, unseal
 from tests.protocol.ordering.alone import (
     ASK_NS,
     CONFIG,
@@ -80,14 +80,14 @@ class TestProposing:
     def test_a_number_that_raises_the_clock_begins_another_run(self) -> None:
         order = calm(B)
         order.take(A, [data("a")], START)
-        effects = order.take(A, [data("b"), data("c", numbers=[Number(9, 2)]), data("d")], START)
+        effects = order.take(A, [data("b"), data("c", numbers=[SequenceNumber(9, 2)]), data("d")], START)
         assert effects == [to(A, proposals((2, 1, 2), (3, 2, 10)))]
 
     def test_our_own_frames_are_proposed_without_a_datagram(self) -> None:
         order = calm()
         assert speak(order, "a", "b") == []
         answer(order, (1, 2, 1))
-        assert leaving(order) == [Ordered(1, (Number(1, 0), Number(2, 0)), False, b"")]
+        assert leaving(order) == [Ordered(1, (SequenceNumber(1, 0), SequenceNumber(2, 0)), False, b"")]
 
     def test_plain_bodies_are_not_proposed(self) -> None:
         order = calm(B)
@@ -113,7 +113,7 @@ class TestProposing:
     def test_a_request_for_what_is_delivered_is_not_answered(self) -> None:
         order = calm(B)
         order.take(A, [data("a")], START)
-        order.take(A, [seq(1, Number(1, 0))], START)
+        order.take(A, [seq(1, SequenceNumber(1, 0))], START)
         assert order.position == 1
         assert order.receive(A, request(1, 1), START) == []
 
@@ -129,20 +129,20 @@ class TestNumbersRide:
         speak(order, "a", "b")
         order.send([b"c"])
         answer(order, (1, 2, 4))
-        assert leaving(order) == [Ordered(1, (Number(4, 1), Number(5, 1)), True, body("c"))]
+        assert leaving(order) == [Ordered(1, (SequenceNumber(4, 1), SequenceNumber(5, 1)), True, body("c"))]
 
     def test_on_a_plain_frame_that_leaves(self) -> None:
         order = calm()
         speak(order, "a")
         answer(order, (1, 1, 1))
-        assert unseal(order.lift(body("p"))) == Ordered(1, (Number(1, 0),), False, body("p"))
+        assert unseal(order.attach(body("p"))) == Ordered(1, (SequenceNumber(1, 0),), False, body("p"))
         assert leaving(order) == []
 
     def test_a_plain_frame_is_left_as_it_is_when_nothing_waits(self) -> None:
         order = calm()
-        assert order.lift(body("p")) == body("p")
+        assert order.attach(body("p")) == body("p")
         speak(order, "a")
-        assert order.lift(body("p")) == body("p")
+        assert order.attach(body("p")) == body("p")
 
     def test_alone_when_nothing_else_leaves(self) -> None:
         order = calm()
@@ -150,21 +150,21 @@ class TestNumbersRide:
         assert not is_eager(order)
         answer(order, (1, 1, 1))
         assert is_eager(order)
-        assert leaving(order) == [Ordered(1, (Number(1, 0),), False, b"")]
+        assert leaving(order) == [Ordered(1, (SequenceNumber(1, 0),), False, b"")]
         assert not is_eager(order)
 
     def test_alone_when_the_window_is_full(self) -> None:
         order = calm(config=replace(CONFIG, window=2))
         speak(order, "a", "b", "c")
         answer(order, (1, 1, 1))
-        assert leaving(order) == [Ordered(1, (Number(1, 0),), False, b"")]
+        assert leaving(order) == [Ordered(1, (SequenceNumber(1, 0),), False, b"")]
 
     def test_the_rest_waits_for_the_next_frame(self) -> None:
         order = calm(config=replace(CONFIG, most_piggybacks=2))
         speak(order, *"abcde")
         answer(order, (1, 5, 1))
-        numbers = [Number(n, 0) for n in range(1, 6)]
-        assert unseal(order.lift(body("p"))) == Ordered(1, tuple(numbers[:2]), False, body("p"))
+        numbers = [SequenceNumber(n, 0) for n in range(1, 6)]
+        assert unseal(order.attach(body("p"))) == Ordered(1, tuple(numbers[:2]), False, body("p"))
         assert leaving(order) == [
             Ordered(3, tuple(numbers[2:4]), False, b""),
             Ordered(5, tuple(numbers[4:]), False, b""),
@@ -174,15 +174,15 @@ class TestNumbersRide:
         order = calm(config=replace(CONFIG, most_piggybacks=2))
         speak(order, *"abcd")
         answer(order, (1, 3, 1))
-        assert unseal(order.lift(body("p"))).first == 1
+        assert unseal(order.attach(body("p"))).first == 1
         answer(order, (4, 1, 4))
-        assert leaving(order) == [Ordered(3, (Number(3, 0), Number(4, 0)), False, b"")]
+        assert leaving(order) == [Ordered(3, (SequenceNumber(3, 0), SequenceNumber(4, 0)), False, b"")]
 
-    def test_a_lifted_body_is_delivered_in_the_plain_stream(self) -> None:
+    def test_a_piggybacked_body_is_delivered_in_the_plain_stream(self) -> None:
         order = calm(B)
         order.take(A, [body("p"), data("a")], START)
-        lifted = seal(1, [Number(1, 0)], body("q"), is_ordered=False)
-        assert order.take(A, [lifted, body("r")], START) == [
+        piggybacked = seal(1, [SequenceNumber(1, 0)], body("q"), is_ordered=False)
+        assert order.take(A, [piggybacked, body("r")], START) == [
             Deliver(Channel.MULTICAST, A, 2, (body("q"), body("r"))),
             total(A, 1, 1, "a"),
         ]
@@ -192,12 +192,12 @@ class TestNumbersRide:
         speak(order, "a")
         order.leave()
         answer(order, (1, 1, 1))
-        assert leaving(order) == [Ordered(1, (Number(1, 0),), False, b"")]
+        assert leaving(order) == [Ordered(1, (SequenceNumber(1, 0),), False, b"")]
 
 
 class TestWindow:
     @pytest.mark.parametrize("window", [1, 2, 5])
-    def test_so_many_frames_are_under_way_at_most(self, window: int) -> None:
+    def test_so_many_frames_are_in_flight_at_most(self, window: int) -> None:
         order = calm(config=replace(CONFIG, window=window))
         for text in "abcdefgh":
             order.send([text.encode() * 30_000])  # two do not fit into one frame
@@ -248,14 +248,14 @@ class TestNotPrimary:
     def test_what_waited_leaves_in_the_next_primary_view(self) -> None:
         order = machine(is_primary=False)
         order.send([b"a"])
-        assert order.end_view(goes_on=False) == []
+        assert order.end_view(log_continues=False) == []
         assert order.begin_view(View(V2, (A, B), is_primary=True), None, START) == []
         assert leaving(order) == [Ordered(1, (), True, body("a"))]
 
     def test_plain_bodies_are_delivered(self) -> None:
         order = machine(B, is_primary=False)
         assert order.take(A, [body("p")], START) == [Deliver(Channel.MULTICAST, A, 1, (body("p"),))]
-        assert order.lift(body("q")) == body("q")
+        assert order.attach(body("q")) == body("q")
 
 
 class TestAskingAgain:
@@ -319,7 +319,7 @@ class TestPositions:
     def test_they_count_messages(self) -> None:
         order = calm(B)
         order.take(A, [data("a", "b", "c"), data("d")], START)
-        assert order.take(A, [seq(1, Number(1, 0), Number(2, 0))], START) == [
+        assert order.take(A, [seq(1, SequenceNumber(1, 0), SequenceNumber(2, 0))], START) == [
             together(total(A, 1, 1, "a", "b", "c"), total(A, 2, 4, "d"))
         ]
         assert order.position == 4
@@ -331,10 +331,10 @@ class TestPositions:
         pieces = [fragment(message, offset, 60) for offset in (0, 60, 120)]
         order.take(A, [seal(1, [], piece, is_ordered=True) for piece in pieces], START)
         order.take(C, [data("x")], START)
-        order.take(A, [seq(1, Number(1, 0), Number(2, 0))], START)
+        order.take(A, [seq(1, SequenceNumber(1, 0), SequenceNumber(2, 0))], START)
         assert order.position == 0
-        order.take(C, [seq(1, Number(4, 0))], START)
-        effects = order.take(A, [seq(3, Number(5, 0))], START)
+        order.take(C, [seq(1, SequenceNumber(4, 0))], START)
+        effects = order.take(A, [seq(3, SequenceNumber(5, 0))], START)
         assert effects == [total(C, 1, 1, "x"), Deliver(Channel.TOTAL, A, 3, (pieces[2],), 2, (0,))]
         assert order.position == 2
 
@@ -348,7 +348,7 @@ class TestPositions:
     def test_an_empty_body_has_no_position(self) -> None:
         order = calm(B)
         order.take(A, [data(), data("a")], START)
-        effects = order.take(A, [seq(1, Number(1, 0), Number(2, 0))], START)
+        effects = order.take(A, [seq(1, SequenceNumber(1, 0), SequenceNumber(2, 0))], START)
         assert effects == [together(total(A, 1, 1), total(A, 2, 1, "a"))]
 
 
@@ -360,11 +360,11 @@ class TestHandedUpAsOne:
         order = calm(B)
         for sender, sealed in bodies:
             order.take(sender, [sealed], START)
-        order.hold()
+        order.pause()
         for sender in (A, C):
-            numbers = [Number(at, 0) for at, (whose, _) in enumerate(bodies, 1) if whose == sender]
+            numbers = [SequenceNumber(at, 0) for at, (whose, _) in enumerate(bodies, 1) if whose == sender]
             order.take(sender, [seq(1, *numbers)] if numbers else [], START)
-        effects = [effect for effect in order.release(START) if isinstance(effect, Deliver)]
+        effects = [effect for effect in order.resume(START) if isinstance(effect, Deliver)]
         return [(effect.first, effect.position, len(effect.bodies)) for effect in effects]
 
     def test_frames_of_one_sender(self) -> None:
@@ -397,7 +397,7 @@ class TestStable:
         """C's frames, ordered."""
         order = calm(local)
         order.take(C, [data(text) for text in texts], START)
-        numbers = [Number(number, 0) for number in range(1, len(texts) + 1)]
+        numbers = [SequenceNumber(number, 0) for number in range(1, len(texts) + 1)]
         order.take(C, [seq(1, *numbers)], START)
         assert order.position == len(texts)
         return order
@@ -406,7 +406,7 @@ class TestStable:
         order = self.delivered(B)
         assert order.tick(START) == [to(A, Progress(V1, 1))]
         order.take(C, [data("b"), data("c")], START)
-        order.take(C, [seq(2, Number(2, 0), Number(3, 0))], START + 1)
+        order.take(C, [seq(2, SequenceNumber(2, 0), SequenceNumber(3, 0))], START + 1)
         assert order.tick(START + 1) == []
         assert order.tick(START + TELL_NS) == [to(A, Progress(V1, 3))]
 
@@ -434,7 +434,7 @@ class TestStable:
         order.take(C, [data("a")], START)
         assert order.receive(B, Progress(V1, 1), START) == []
         assert order.receive(C, Progress(V1, 1), START) == []
-        order.take(C, [seq(1, Number(1, 0))], START)
+        order.take(C, [seq(1, SequenceNumber(1, 0))], START)
         assert order.tick(START) == [StableAdvanced(1), Broadcast(Stable(V1, 1))]
 
     def test_whoever_missed_it_is_told_again_when_it_tells(self) -> None:
@@ -461,7 +461,7 @@ class TestStable:
         """What was stable before must be known to those who came in, too."""
         order = self.delivered(B)
         order.receive(A, Stable(V1, 1), START)
-        order.end_view(goes_on=True)
+        order.end_view(log_continues=True)
         order.begin_view(View(V2, (A, B, D), is_primary=True), None, START)
         assert order.tick(START) == [to(A, Progress(V2, 1))]
         assert order.receive(A, Stable(V2, 1), START) == []
@@ -471,7 +471,7 @@ class TestStable:
     def test_the_coordinator_of_the_next_view_begins_to_gather_anew(self) -> None:
         order = self.delivered(A, "ab")
         order.receive(B, Progress(V1, 2), START)
-        order.end_view(goes_on=True)
+        order.end_view(log_continues=True)
         order.begin_view(View(V2, (A, B, C), is_primary=True), None, START)
         assert order.receive(C, Progress(V2, 2), START) == []
         assert order.stable == 0
@@ -480,7 +480,7 @@ class TestStable:
 
     def test_nothing_is_told_in_a_view_that_is_not_primary(self) -> None:
         order = self.delivered(B)
-        order.end_view(goes_on=False)
+        order.end_view(log_continues=False)
         order.begin_view(View(V2, (A, B), is_primary=False), None, START)
         assert order.next_deadline() is None
 
@@ -492,16 +492,16 @@ class TestTheViewEnds:
         order.take(B, [data("b1"), data("b2")], START)
         order.take(A, [data("a1"), data("a2")], START)
         speak(order, "c1", "c2")
-        order.take(B, [seq(1, Number(9, 0))], START)
-        order.take(A, [seq(1, Number(8, 1))], START)
+        order.take(B, [seq(1, SequenceNumber(9, 0))], START)
+        order.take(A, [seq(1, SequenceNumber(8, 1))], START)
         answer(order, (1, 1, 7))
         assert hear_ourselves(order) == []
         return order
 
     def test_and_the_log_goes_on_with_all_that_is_pending(self) -> None:
         order = self.prepared()
-        expected = order.log_after([], goes_on=True).position
-        assert order.end_view(goes_on=True) == [
+        expected = order.log_after([], log_continues=True).position
+        assert order.end_view(log_continues=True) == [
             total(C, 1, 1, "c1"),
             total(A, 1, 2, "a1"),
             total(B, 1, 3, "b1"),
@@ -514,8 +514,8 @@ class TestTheViewEnds:
 
     def test_and_it_does_not_then_only_what_is_decided_counts(self) -> None:
         order = self.prepared()
-        expected = order.log_after([], goes_on=False).position
-        effects = order.end_view(goes_on=False)
+        expected = order.log_after([], log_continues=False).position
+        effects = order.end_view(log_continues=False)
         assert effects[:3] == [total(C, 1, 1, "c1"), total(A, 1, 2, "a1"), total(B, 1, 3, "b1")]
         assert failed(effects) == [(Channel.TOTAL, None, 2, 2, SendFailedError)]
         assert len(effects) == 4
@@ -532,18 +532,18 @@ class TestTheViewEnds:
         hear_ourselves(order)
         assert order.position == 3
         order.send([b"6"])  # not out yet
-        assert failed(order.end_view(goes_on=False)) == [(Channel.TOTAL, None, 4, 5, SendFailedError)]
+        assert failed(order.end_view(log_continues=False)) == [(Channel.TOTAL, None, 4, 5, SendFailedError)]
         order.begin_view(View(V2, (A,), is_primary=False), None, START)
-        assert failed(order.end_view(goes_on=False)) == []
+        assert failed(order.end_view(log_continues=False)) == []
         order.begin_view(View(ViewId(3, 1), (A, B), is_primary=True), None, START)
         assert leaving(order) == [Ordered(1, (), True, body("6"))]
-        assert failed(order.end_view(goes_on=False)) == [(Channel.TOTAL, None, 6, 6, SendFailedError)]
+        assert failed(order.end_view(log_continues=False)) == [(Channel.TOTAL, None, 6, 6, SendFailedError)]
         assert (order.accepted, order.admitted) == (6, 6)
 
     def test_the_error_says_what_to_do(self) -> None:
         order = calm()
         speak(order, "a")
-        (effect,) = order.end_view(goes_on=False)
+        (effect,) = order.end_view(log_continues=False)
         assert isinstance(effect, SendFailed)
         assert "look there before sending it again" in str(effect.error)
 
@@ -552,7 +552,7 @@ class TestTheViewEnds:
         order.send([b"x" * 400])
         first_try = leaving(order)
         assert len(first_try) == 2
-        assert failed(order.end_view(goes_on=False)) == []  # it was never admitted
+        assert failed(order.end_view(log_continues=False)) == []  # it was never admitted
         order.begin_view(View(V2, (A, B), is_primary=True), None, START)
         assert leaving(order) == first_try
 
@@ -561,7 +561,7 @@ class TestTheViewEnds:
         speak(order, "a")
         answer(order, (1, 1, 1))
         assert is_eager(order)
-        order.end_view(goes_on=True)
+        order.end_view(log_continues=True)
         order.begin_view(View(V2, (A, B, C), is_primary=True), None, START)
         assert not is_eager(order)
         assert leaving(order) == []
@@ -570,7 +570,7 @@ class TestTheViewEnds:
         order = calm(config=replace(CONFIG, window=1))
         speak(order, "a")
         order.take(B, [data("x")], START)
-        order.end_view(goes_on=True)
+        order.end_view(log_continues=True)
         order.begin_view(View(V2, (A, B, C), is_primary=True), None, START)
         assert order.take(B, [data("y")], START) == [to(B, proposals((1, 1, 1), view=V2))]
         order.send([b"b"])
@@ -579,13 +579,13 @@ class TestTheViewEnds:
     def test_plain_bodies_are_counted_anew(self) -> None:
         order = calm(B)
         order.take(A, [body("p")], START)
-        order.end_view(goes_on=True)
+        order.end_view(log_continues=True)
         order.begin_view(View(V2, (A, B), is_primary=True), None, START)
         assert order.take(A, [body("q")], START) == [Deliver(Channel.MULTICAST, A, 1, (body("q"),))]
 
     def test_frames_of_the_old_view_are_misplaced(self) -> None:
         order = calm(B)
-        order.end_view(goes_on=True)
+        order.end_view(log_continues=True)
         order.begin_view(View(V2, (A, B), is_primary=True), None, START)
         before = counted(order, Count.FRAME_MISPLACED)
         for frame in (proposals((1, 1, 1)), request(1, 1), Progress(V1, 1), Stable(V1, 0)):
@@ -598,10 +598,10 @@ class TestWhereTheLogWillStand:
     @given(
         bodies=st.lists(st.tuples(st.sampled_from([A, B]), st.integers(0, 3), st.integers(0, 4)), max_size=12),
         taken=st.integers(0, 12),
-        goes_on=st.booleans(),
+        log_continues=st.booleans(),
     )
     def test_it_is_what_the_end_of_the_view_makes_of_it(
-        self, bodies: list[tuple[Address, int, int]], taken: int, goes_on: bool
+        self, bodies: list[tuple[Address, int, int]], taken: int, log_continues: bool
     ) -> None:
         order = calm(C)
         sent, decided = {A: 0, B: 0}, {A: 0, B: 0}
@@ -609,7 +609,7 @@ class TestWhereTheLogWillStand:
         clock = 100  # above every proposal
         for sender, messages, numbers in bodies:
             count = min(numbers, sent[sender] - decided[sender])
-            piggybacks = [Number(clock + n, 0) for n in range(count)]
+            piggybacks = [SequenceNumber(clock + n, 0) for n in range(count)]
             first, clock = decided[sender] + 1, clock + count
             decided[sender] += count
             if messages:
@@ -621,55 +621,55 @@ class TestWhereTheLogWillStand:
                 streams.append((sender, body("plain")))
         for sender, one in streams[:taken]:
             order.take(sender, [one], START)
-        expected = order.log_after(streams[taken:], goes_on=goes_on).position
+        expected = order.log_after(streams[taken:], log_continues=log_continues).position
         for sender, one in streams[taken:]:
             order.take(sender, [one], START)
-        order.end_view(goes_on=goes_on)
+        order.end_view(log_continues=log_continues)
         assert order.position == expected
 
 
 class TestComingInFromOutside:
-    def test_what_is_not_stable_is_taken_back(self) -> None:
+    def test_what_is_not_stable_is_rolled_back(self) -> None:
         order = calm(B)
         order.take(A, [data(*"abcde")], START)
-        order.take(A, [seq(1, Number(1, 0))], START)
+        order.take(A, [seq(1, SequenceNumber(1, 0))], START)
         order.receive(A, Stable(V1, 2), START)
-        order.end_view(goes_on=False)
-        effects = order.begin_view(View(V2, (C, B), is_primary=True), LogEnd(4), START)
+        order.end_view(log_continues=False)
+        effects = order.begin_view(View(V2, (C, B), is_primary=True), LogCheckpoint(4), START)
         assert effects == [RolledBack(3, 5)]
         assert (order.position, order.stable) == (4, 2)
         assert order.take(C, [data("f")], START) == [to(C, proposals((1, 1, 1), view=V2))]
-        assert order.take(C, [seq(1, Number(1, 0))], START) == [total(C, 1, 5, "f")]
+        assert order.take(C, [seq(1, SequenceNumber(1, 0))], START) == [total(C, 1, 5, "f")]
 
     def test_a_newcomer_has_nothing_to_take_back(self) -> None:
         order = machine(B, [B], is_primary=False)
-        assert order.begin_view(View(V2, (A, B), is_primary=True), LogEnd(1_000), START) == []
+        assert order.begin_view(View(V2, (A, B), is_primary=True), LogCheckpoint(1_000), START) == []
         assert (order.position, order.stable) == (1_000, 0)
 
-    def test_where_all_is_stable_nothing_is_taken_back(self) -> None:
+    def test_where_all_is_stable_nothing_is_rolled_back(self) -> None:
         order = calm(B)
         order.take(A, [data("a")], START)
-        order.take(A, [seq(1, Number(1, 0))], START)
+        order.take(A, [seq(1, SequenceNumber(1, 0))], START)
         order.receive(A, Stable(V1, 1), START)
-        assert order.begin_view(View(V2, (A, B), is_primary=True), LogEnd(7), START) == []
+        assert order.begin_view(View(V2, (A, B), is_primary=True), LogCheckpoint(7), START) == []
         assert (order.position, order.stable) == (7, 1)
 
     def test_whoever_was_there_keeps_its_place(self) -> None:
         order = calm(B)
         order.take(A, [data("a")], START)
-        order.take(A, [seq(1, Number(1, 0))], START)
+        order.take(A, [seq(1, SequenceNumber(1, 0))], START)
         assert order.begin_view(View(V2, (A, B), is_primary=True), None, START) == []
         assert order.position == 1
 
 
 class TestLeaving:
-    def test_what_waits_fails_and_what_is_under_way_does_not(self) -> None:
+    def test_what_waits_fails_and_what_is_in_flight_does_not(self) -> None:
         order = calm(config=replace(CONFIG, window=1))
         speak(order, "a", "b", "c")
         assert failed(order.leave()) == [(Channel.TOTAL, None, 2, 3, LeftGroupError)]
         order._check()
         assert not order._outbox  # its memory is free
-        assert order.end_view(goes_on=True) == [total(A, 1, 1, "a")]
+        assert order.end_view(log_continues=True) == [total(A, 1, 1, "a")]
 
     def test_nothing_waits(self) -> None:
         order = calm()
@@ -688,7 +688,7 @@ class TestLeaving:
         order.send([b"x" * 400])
         hear_ourselves(order)
         assert failed(order.leave()) == [(Channel.TOTAL, None, 1, 1, LeftGroupError)]
-        order.end_view(goes_on=True)
+        order.end_view(log_continues=True)
         assert order.position == 0
 
 
@@ -722,9 +722,9 @@ class TestRefusals:
         [
             {"body_bytes": 127},
             {"window": 0},
-            {"window": 4097, "reach": 4097},
-            {"reach": 63},
-            {"reach": 4097},
+            {"window": 4097, "in_flight_limit": 4097},
+            {"in_flight_limit": 63},
+            {"in_flight_limit": 4097},
             {"strategy": "pigeon"},
             {"backlog_bytes": 0},
             {"ask_ns": MILLISECOND - 1},
@@ -739,7 +739,7 @@ class TestRefusals:
             OrderingConfig(**wrong)
 
     @pytest.mark.parametrize(("body_bytes", "piggybacks"), [(128, 64), (800, 64), (1_000, 4096)])
-    def test_a_body_that_has_no_room_beside_its_riders(self, body_bytes: int, piggybacks: int) -> None:
+    def test_a_body_that_has_no_room_beside_its_piggybacks(self, body_bytes: int, piggybacks: int) -> None:
         """A fragment that is not the last must have MIN_BODY_BYTES, or every receiver rejects it."""
         with pytest.raises(ConfigError, match="most_piggybacks"):
             OrderingConfig(body_bytes=body_bytes, most_piggybacks=piggybacks)
@@ -779,7 +779,7 @@ class TestNonsenseOfPeers:
         order = calm(B, [A, B])
         for number in range(1, 201):
             order.take(A, [data("x")], START)
-            order.take(A, [seq(number, Number(number, 0))], START)
+            order.take(A, [seq(number, SequenceNumber(number, 0))], START)
         assert order.position == 200
         assert len(order.queue) == 0
         with patch.object(Isis, "proposed", autospec=True, return_value=None) as looked:
@@ -810,7 +810,7 @@ class TestNonsenseOfPeers:
         """Our next proposal would be 2**64, and cannot be written."""
         order = calm(B)
         order.take(A, [data("a")], START)
-        order.take(A, [seq(1, Number(2**64 - 1, 0))], START)
+        order.take(A, [seq(1, SequenceNumber(2**64 - 1, 0))], START)
         for effect in order.take(A, [data("b")], START):
             assert isinstance(effect, Transmit)
             encode(1, B.incarnation, A.incarnation, effect.frame)
@@ -819,15 +819,15 @@ class TestNonsenseOfPeers:
     def test_numbers_of_frames_that_are_not_there_are_counted(self, first: int) -> None:
         order = calm(B)
         order.take(A, [data("a"), data("b")], START)
-        assert order.take(A, [seq(first, Number(1, 0))], START) == []
+        assert order.take(A, [seq(first, SequenceNumber(1, 0))], START) == []
         assert counted(order, Count.FRAME_MISPLACED) == 1
         order._check()
 
     def test_numbers_again_are_counted_and_change_nothing(self) -> None:
         order = calm(B)
         order.take(A, [data("a")], START)
-        order.take(A, [seq(1, Number(1, 0))], START)
-        assert order.take(A, [seq(1, Number(1, 0))], START) == []
+        order.take(A, [seq(1, SequenceNumber(1, 0))], START)
+        assert order.take(A, [seq(1, SequenceNumber(1, 0))], START) == []
         assert order.position == 1
         assert counted(order, Count.FRAME_MISPLACED) == 1
 
@@ -835,7 +835,7 @@ class TestNonsenseOfPeers:
         """The log of a minority does not grow, whatever a member of it says."""
         order = machine(B, is_primary=False)
         assert order.take(A, [data("a")], START) == []
-        assert order.take(A, [seq(1, Number(1, 0))], START) == []
+        assert order.take(A, [seq(1, SequenceNumber(1, 0))], START) == []
         assert order.position == 0
         order._check()
 
@@ -850,7 +850,9 @@ class TestNonsenseOfPeers:
     @pytest.mark.parametrize(("body_bytes", "window"), [(1_346, 64), (60_000, 4_096)])
     def test_proposals_fit_into_a_datagram(self, body_bytes: int, window: int) -> None:
         """Frames of two senders came in turn, so that each is a run of its own."""
-        order = calm(C, config=OrderingConfig(body_bytes=body_bytes, window=window, reach=4_096, most_piggybacks=16))
+        order = calm(
+            C, config=OrderingConfig(body_bytes=body_bytes, window=window, in_flight_limit=4_096, most_piggybacks=16)
+        )
         for _ in range(window):
             order.take(A, [data("a")], START)
             order.take(B, [data("b")], START)
@@ -881,17 +883,17 @@ class TestNonsenseOfPeers:
                 if isinstance(effect, Transmit | Broadcast):
                     encode(1, 2, 3, effect.frame)
         ticks(order, START + 10 * ASK_NS)
-        order.end_view(goes_on=True)
+        order.end_view(log_continues=True)
         assert order.position == 5
 
     BODIES = st.one_of(
         st.builds(
             lambda first, numbers, texts: data(*texts, first=first, numbers=numbers),
             U64,
-            st.lists(st.builds(Number, st.integers(5, 2**40), st.integers(0, 2**32 - 1)), max_size=4),
+            st.lists(st.builds(SequenceNumber, st.integers(5, 2**40), st.integers(0, 2**32 - 1)), max_size=4),
             st.lists(st.sampled_from("abc"), min_size=1, max_size=3),
         ),
-        st.builds(lambda first, number: seq(first, Number(number, 0)), U64, st.integers(5, 2**40)),
+        st.builds(lambda first, number: seq(first, SequenceNumber(number, 0)), U64, st.integers(5, 2**40)),
     )
 
     @settings(max_examples=100)
@@ -900,7 +902,7 @@ class TestNonsenseOfPeers:
         order = calm()
         for sender, one in bodies:
             order.take(sender, [one], START)
-        order.end_view(goes_on=True)
+        order.end_view(log_continues=True)
         assert order.position == sum(len(unseal(one).inner) > 0 and _messages(one) for _, one in bodies)
 
 

@@ -1,6 +1,6 @@
-"""The sentences of the seed `isis-total-order.md` that apply to the window carrier, one test each.
+"""The sentences of the ISIS document that apply to the window strategy, one test each.
 
-Left out: how `ContinuousMsgSender` repeats itself, and SEQ-ACK. Those belong to the continuous carrier; here the
+Left out: how `ContinuousMsgSender` resends, and SEQ-ACK. Those belong to the continuous strategy; here the
 windows of the reliable multicast do their work.
 """
 
@@ -15,7 +15,7 @@ from motet.protocol.member import Delivered
 from motet.protocol.ordering.holdback import HoldBackQueue, Pending
 from motet.protocol.ordering.isis import Isis
 from motet.protocol.wire.frames import MulticastData, ProposalRequest, Proposals
-from motet.protocol.wire.ordered import Number, Ordered
+from motet.protocol.wire.ordered import Ordered, SequenceNumber
 from tests.protocol.membership.world import Flight
 from tests.protocol.ordering.alone import (
     ASK_NS,
@@ -99,8 +99,14 @@ def test_data_is_held_back_with_a_proposal_and_answered_once() -> None:
     """
     order = calm(B)
     assert order.take(A, [data("a")], START) == [to(A, proposals((1, 1, 1)))]
-    (held,) = order.queue
-    assert (held.sender, held.id, held.body, held.proposed, held.is_decided) == (0, 1, body("a"), 1, False)
+    (held_back,) = order.queue
+    assert (held_back.sender, held_back.id, held_back.body, held_back.proposed, held_back.is_decided) == (
+        0,
+        1,
+        body("a"),
+        1,
+        False,
+    )
     assert ticks(order, START + 10 * ASK_NS) == []
 
 
@@ -119,7 +125,7 @@ def test_seq_is_made_once_all_have_answered() -> None:
     order.receive(B, proposals((1, 1, 3)), START)
     assert leaving(order) == []
     order.receive(C, proposals((1, 1, 2)), START)
-    assert leaving(order) == [Ordered(1, (Number(3, 1),), False, b"")]
+    assert leaving(order) == [Ordered(1, (SequenceNumber(3, 1),), False, b"")]
     assert leaving(order) == []
 
 
@@ -129,7 +135,7 @@ def test_seq_has_the_final_number_of_its_data() -> None:
     speak(order, "a", "b")
     order.receive(B, proposals((1, 1, 7), (2, 1, 9)), START)
     order.receive(C, proposals((1, 1, 8), (2, 1, 9)), START)
-    assert leaving(order) == [Ordered(1, (Number(8, 2), Number(9, 1)), False, b"")]
+    assert leaving(order) == [Ordered(1, (SequenceNumber(8, 2), SequenceNumber(9, 1)), False, b"")]
 
 
 def test_seq_makes_its_data_deliverable() -> None:
@@ -139,7 +145,7 @@ def test_seq_makes_its_data_deliverable() -> None:
     order = calm(B)
     order.take(A, [data("a1")], START)
     order.take(C, [data("c1")], START)
-    order.take(A, [seq(1, Number(5, 2))], START)
+    order.take(A, [seq(1, SequenceNumber(5, 2))], START)
     marked = {(pending.sender, pending.id): pending.is_decided for pending in order.queue}
     assert marked == {(0, 1): True, (2, 1): False}
     assert order.position == 0  # c1 stands before it now
@@ -150,15 +156,15 @@ def test_the_front_is_delivered_when_it_is_deliverable() -> None:
     order = calm(B)
     order.take(A, [data("a1")], START)
     order.take(C, [data("c1")], START)
-    assert order.take(C, [seq(1, Number(2, 1))], START) == []
-    assert order.take(A, [seq(1, Number(1, 0))], START) == [total(A, 1, 1, "a1"), total(C, 1, 2, "c1")]
+    assert order.take(C, [seq(1, SequenceNumber(2, 1))], START) == []
+    assert order.take(A, [seq(1, SequenceNumber(1, 0))], START) == [total(A, 1, 1, "a1"), total(C, 1, 2, "c1")]
 
 
 # HoldBackQueue
 
 
 def frame(sender: int, number: int, proposer: int, *, is_decided: bool) -> Pending:
-    return Pending(sender, 1, b"", number, Number(number, proposer), is_decided)
+    return Pending(sender, 1, b"", number, SequenceNumber(number, proposer), is_decided)
 
 
 def test_no_two_have_the_same_sender_and_id() -> None:
@@ -178,7 +184,7 @@ def test_the_queue_is_sorted_by_the_final_number() -> None:
         for sender in range(3):
             queue.add(frame(sender, sender + 1, 0, is_decided=False))
         for sender, number in enumerate(numbers):
-            queue.decide(sender, 1, Number(number, 0))
+            queue.decide(sender, 1, SequenceNumber(number, 0))
         popped = [head.number.number for _ in numbers if (head := queue.pop()) is not None]
         assert popped == [4, 5, 6]
 
@@ -191,7 +197,7 @@ def test_of_equal_numbers_the_undeliverable_is_ahead(proposers: tuple[int, int])
     queue.add(frame(0, 3, undecided, is_decided=False))
     queue.add(frame(1, 3, decided, is_decided=True))
     assert queue.pop() is None
-    queue.decide(0, 1, Number(4, 0))
+    queue.decide(0, 1, SequenceNumber(4, 0))
     assert [head.sender for _ in range(2) if (head := queue.pop()) is not None] == [1, 0]
 
 
@@ -212,7 +218,7 @@ def test_ties_between_two_senders_and_by_induction_between_all() -> None:
     """“breaking ties, two senders by induction n senders.”"""
     for names in ("AB", "ABC", "ABCDE"):
         world = quiet_world(names)
-        agreed: list[Number] = []
+        agreed: list[SequenceNumber] = []
         world.on_frame(lambda f, agreed=agreed: agreed.extend(s.numbers) if (s := sealed_in(f)) else None)  # type: ignore[misc]
         for name in names:
             world.order(name, name.lower())
@@ -299,7 +305,7 @@ def test_duplicate_acks_are_dropped() -> None:
         order.receive(B, proposals((1, 1, 4)), START)
     order.receive(B, proposals((1, 1, 9)), START)  # not what it said first
     order.receive(C, proposals((1, 1, 1)), START)
-    assert leaving(order) == [Ordered(1, (Number(4, 1),), False, b"")]
+    assert leaving(order) == [Ordered(1, (SequenceNumber(4, 1),), False, b"")]
     answer(order, (1, 1, 4))
     assert leaving(order) == []
 
@@ -308,8 +314,8 @@ def test_duplicate_seqs_are_dropped() -> None:
     """“Duplicate `SeqMessage` will be dropped at `r`”"""
     order = calm(B)
     order.take(A, [data("a")], START)
-    assert len(order.take(A, [seq(1, Number(1, 0))], START)) == 1
-    assert order.take(A, [seq(1, Number(1, 0))], START) == []
+    assert len(order.take(A, [seq(1, SequenceNumber(1, 0))], START)) == 1
+    assert order.take(A, [seq(1, SequenceNumber(1, 0))], START) == []
     assert counted(order, Count.FRAME_MISPLACED) == 1
     world = quiet_world()
     world.on_frame(lambda flight: world.arrive_later(flight.to, flight.data) if is_seq(flight) else None)
@@ -332,7 +338,7 @@ def test_half_of_the_messages_are_delayed_by_two_seconds() -> None:
 
 
 def test_a_request_names_the_view_and_what_is_missing() -> None:
-    """The window carrier's own sentence: proposals that are late are asked for again."""
+    """The window strategy's own rule: late proposals are requested again."""
     order = calm()
     speak(order, "a")
     order.receive(B, proposals((1, 1, 1)), START)

@@ -12,8 +12,8 @@ from motet.protocol.core.view import View
 from motet.protocol.ordering import OrderingConfig, RolledBack, StableAdvanced, TotalOrder
 from motet.protocol.ordering import continuous_strategy as continuous
 from motet.protocol.ordering import window_strategy as window
-from motet.protocol.wire.frames import LogEnd, OrderData, OrderSeq, Progress, Stable
-from motet.protocol.wire.ordered import Number, seal
+from motet.protocol.wire.frames import LogCheckpoint, OrderData, OrderSeq, Progress, Stable
+from motet.protocol.wire.ordered import SequenceNumber, seal
 from tests.protocol.ordering.alone import (
     START,
     TELL_NS,
@@ -37,7 +37,7 @@ DISK = OrderingConfig(waits_for_disk=True)
 def delivered(order: TotalOrder, count: int) -> None:
     """B has so many messages of A in its log."""
     order.take(A, [data(*(f"m{number}" for number in range(count)))], START)
-    order.take(A, [seq(1, Number(1, 0))], START)
+    order.take(A, [seq(1, SequenceNumber(1, 0))], START)
 
 
 def told(effects: list[Effect]) -> list[int]:
@@ -62,7 +62,7 @@ class TestTheDisk:
     def test_the_coordinator_counts_its_own_disk(self) -> None:
         order = machine(A, [A, B], DISK)
         order.take(B, [data("a", "b")], START)
-        order.take(B, [seq(1, Number(1, 0))], START)
+        order.take(B, [seq(1, SequenceNumber(1, 0))], START)
         order.tick(START)
         assert order.receive(B, Progress(V1, 2), START) == [Broadcast(Stable(V1, 0))]
         order.persisted(1, START)
@@ -76,14 +76,14 @@ class TestTheDisk:
         order.persisted(1, START)  # an old word
         assert order._log.persisted == 2
 
-    def test_a_tail_that_is_taken_back_is_not_on_it(self) -> None:
+    def test_a_tail_that_is_rolled_back_is_not_on_it(self) -> None:
         """What comes at these positions now is something else."""
         order = machine(B, config=DISK)
         delivered(order, 5)
         order.persisted(5, START)
         order.receive(A, Stable(V1, 2), START)
-        order.end_view(goes_on=False)
-        assert order.begin_view(View(V2, (C, B), is_primary=True), LogEnd(7), START) == [RolledBack(3, 5)]
+        order.end_view(log_continues=False)
+        assert order.begin_view(View(V2, (C, B), is_primary=True), LogCheckpoint(7), START) == [RolledBack(3, 5)]
         assert told(order.tick(START)) == [2]
         order.persisted(7, START)
         assert told(order.tick(START + TELL_NS)) == [7]
@@ -92,16 +92,16 @@ class TestTheDisk:
 class TestARestartWithAJournal:
     def test_it_goes_on_where_it_was(self) -> None:
         order = TotalOrder(B, DISK, Counters())
-        order.resume(10, 8)
+        order.restore(10, 8)
         order.begin_view(View(V1, (A, B), is_primary=True), None, START)
         assert told(order.tick(START)) == [10]  # a journal is on disk
         assert (order.position, order.stable) == (10, 8)
 
-    def test_a_tail_that_may_differ_from_the_groups_is_taken_back(self) -> None:
+    def test_a_tail_that_may_differ_from_the_groups_is_rolled_back(self) -> None:
         order = TotalOrder(B, DISK, Counters())
-        order.resume(10, 8)
+        order.restore(10, 8)
         order.begin_view(View(V1, (B,), is_primary=False), None, START)
-        assert order.begin_view(View(V2, (A, B), is_primary=True), LogEnd(12), START) == [RolledBack(9, 10)]
+        assert order.begin_view(View(V2, (A, B), is_primary=True), LogCheckpoint(12), START) == [RolledBack(9, 10)]
         assert (order.position, order.stable) == (12, 8)
 
 
@@ -109,13 +109,13 @@ class TestReach:
     """Nobody is further ahead of the slowest member than its reach: that bounds every hold-back queue."""
 
     def test_a_sender_waits_until_all_have_delivered(self) -> None:
-        order = machine(A, [A, B], OrderingConfig(window=2, reach=3))
+        order = machine(A, [A, B], OrderingConfig(window=2, in_flight_limit=3))
         for number in range(4):
             order.send([b"%d" % number])
             hear_ourselves(order)
             answer(order, (number + 1, 1, number + 1))
             hear_ourselves(order)
-        assert (order.position, order.under_way) == (3, 0)
+        assert (order.position, order.in_flight) == (3, 0)
         assert not order.is_eager
         order.tick(START)
         order.receive(B, Progress(V1, 1), START)
@@ -126,7 +126,7 @@ class TestReach:
         self, strategy: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(OrderedWorld, "strategy", strategy)
-        world = OrderedWorld(ordering=OrderingConfig(window=2, reach=4))
+        world = OrderedWorld(ordering=OrderingConfig(window=2, in_flight_limit=4))
         world.gather(*"ABC")
         for number in range(40):
             world.order("A", f"a{number}")

@@ -1,7 +1,7 @@
 """The small world of real members with total order on top. The application keeps a log: what stands at each position.
 
 What is owed is judged as it happens: positions follow one another; what anybody reports as stable is the same message
-everywhere and is never taken back; of each sender the messages stand in order; and two that go from one view to the
+everywhere and is never rolled back; of each sender the messages stand in order; and two that go from one view to the
 next together have delivered the same positions in it. The log is what a state transfer carries.
 """
 
@@ -25,14 +25,14 @@ from motet.protocol.wire.frames import MulticastData
 from motet.protocol.wire.ordered import ORDERED, Ordered, unseal
 from tests.protocol.membership.world import FIRST_PORT, GROUP, Flight, Process, World
 
-Log = dict[int, str]
+LogProgress = dict[int, str]
 
 
 STRATEGIES = ("window", "early", "continuous")
 
 
 def carried_by(strategy: str, ordering: OrderingConfig) -> OrderingConfig:
-    """`early`: the window carrier, where all are told what anybody proposes."""
+    """`early`: the window strategy with the fast path."""
     if strategy == "early":
         return replace(ordering, strategy="window", fast_path_members=64)
     return replace(ordering, strategy=strategy)
@@ -51,7 +51,7 @@ class OrderedProcess(Process):
     def __init__(self, world: OrderedWorld, name: str, member: Member) -> None:
         super().__init__(world, name, member)
         self.ordered_world = world
-        self.positions: Log = {}
+        self.positions: LogProgress = {}
         self.stable = 0
         self._next: int | None = None  # position that must follow; None: it may begin anywhere
         self._ordered_in_view: list[tuple[int, str]] = []
@@ -138,7 +138,7 @@ class OrderedWorld(World):
             seeds, membership=membership, capacity=capacity, frame_bytes=frame_bytes, wants_state=wants_state
         )
         self.config = replace(self.config, ordering=carried_by(self.strategy, ordering or OrderingConfig()))
-        self.agreed: Log = {}
+        self.agreed: LogProgress = {}
         self.ways: dict[tuple[ViewId, ViewId], list[tuple[int, str]]] = {}
         self.asked: dict[Address, list[str]] = {}  # what each life was asked to order
         self.loss = 0.0
@@ -150,25 +150,25 @@ class OrderedWorld(World):
         assert isinstance(process, OrderedProcess)
         return process
 
-    def start(self, *names: str, config: MemberConfig | None = None, memory: DurableState | None = None) -> None:
+    def start(self, *names: str, config: MemberConfig | None = None, durable_state: DurableState | None = None) -> None:
         for name in names:
             lives = sum(process.name == name for process in self.processes)
             host, port = self.endpoint(name)
             incarnation = (lives + 1) << 56 | (port - FIRST_PORT + 1) << 48 | 1
             address, settings = Address(name, host, port, incarnation), config or self.config
-            member = Member(address, GROUP, settings, Random(incarnation), memory)
+            member = Member(address, GROUP, settings, Random(incarnation), durable_state)
             process = OrderedProcess(self, name, member)
             self.processes.append(process)
             self._living_at[self.endpoint(name)] = process
             process.begin()
 
-    def order(self, name: str, *texts: str, is_patient: bool = True) -> None:
+    def order(self, name: str, *texts: str, waits_for_primary: bool = True) -> None:
         """Each text is a message and a call of its own."""
         process = self[name]
         for text in texts:
             if process.is_alive and not process.is_paused:
                 message = [text.encode()]
-                effects = process.member.multicast_ordered(message, self.now, is_patient=is_patient)
+                effects = process.member.multicast_ordered(message, self.now, waits_for_primary=waits_for_primary)
                 self.asked.setdefault(process.address, []).append(text)
                 process.do(lambda now, effects=effects: effects)  # type: ignore[misc]
 
@@ -222,7 +222,7 @@ class OrderedWorld(World):
 
     def check_logs(self, names: str) -> None:
         """Where two have something at one position it is the same; nothing twice, and of each sender in order."""
-        merged: Log = {}
+        merged: LogProgress = {}
         for name in names:
             for position, text in self[name].positions.items():
                 assert merged.setdefault(position, text) == text, f"{name} has {text!r} at {position}"
@@ -235,7 +235,7 @@ class OrderedWorld(World):
 
 def refused(world: OrderedWorld, name: str, text: str) -> bool:
     try:
-        world.order(name, text, is_patient=False)
+        world.order(name, text, waits_for_primary=False)
     except NotPrimaryError:
         return True
     return False

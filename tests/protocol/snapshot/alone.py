@@ -24,7 +24,7 @@ from motet.protocol.snapshot import (
     Snapshots,
     SnapshotTaken,
 )
-from motet.protocol.snapshot.machine import SendMarker, Tell
+from motet.protocol.snapshot.machine import SendMarker, SendSnapshotMessage
 from motet.protocol.snapshot.participation import LocalState
 from motet.protocol.wire.body import Port
 
@@ -128,7 +128,7 @@ class Link:
             self.move(self.rng.choice(self.view.members), member, is_unicast=choice < 0.75)
 
     def drain(self) -> None:
-        """Until nothing is under way any more."""
+        """Until nothing is in flight any more."""
         while any(self.unicast.values()) or any(self.streams.values()) or self._is_busy:
             for receiver in self.view.members:
                 self.look(receiver)
@@ -196,7 +196,7 @@ class Link:
                     self._stream(member, Item(None, 0, effect.data))
                     for receiver in self.view.members:
                         self.unicast[member, receiver].append(Item(None, 0, effect.data))
-                case Tell():
+                case SendSnapshotMessage():
                     self.unicast[member, effect.to].append(Item(None, 0, effect.data))
                 case SnapshotTaken():
                     self.taken[effect.snapshot] = effect.reports

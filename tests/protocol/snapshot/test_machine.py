@@ -11,7 +11,7 @@ from motet.protocol.core.identity import Address
 from motet.protocol.core.units import SECOND
 from motet.protocol.core.view import View, ViewId
 from motet.protocol.snapshot import RecordState, SnapshotConfig, SnapshotFailed, SnapshotId, Snapshots, SnapshotTaken
-from motet.protocol.snapshot.machine import MOST_MISSED, SendMarker, Tell
+from motet.protocol.snapshot.machine import MOST_MISSED, SendMarker, SendSnapshotMessage
 from motet.protocol.snapshot.participation import LocalState
 from motet.protocol.wire.body import Port
 from motet.protocol.wire.snapshot import (
@@ -20,8 +20,8 @@ from motet.protocol.wire.snapshot import (
     InFlight,
     Marker,
     Message,
-    Refusal,
     Report,
+    SnapshotRefusal,
     Waiting,
     decode,
     encode,
@@ -34,7 +34,7 @@ UNICAST, MULTICAST, TOTAL = Channel.UNICAST, Channel.MULTICAST, Channel.TOTAL
 
 
 def told(effects: list[Effect]) -> list[tuple[Address, Message | str]]:
-    return [(effect.to, decode(effect.data)) for effect in effects if isinstance(effect, Tell)]
+    return [(effect.to, decode(effect.data)) for effect in effects if isinstance(effect, SendSnapshotMessage)]
 
 
 def mark(snapshots: Snapshots, *senders: Address, ordered: int = 0, but: Channel | None = None) -> list[Effect]:
@@ -267,7 +267,7 @@ def test_a_report_that_names_strangers_is_no_report() -> None:
     snapshots = gathering()
     effects = snapshots.receive(UNICAST, B, report(b"b", ChannelState(UNICAST, 99, ())), 0)
     assert isinstance(effects[-1], SnapshotFailed)
-    assert "strangers" in effects[-1].reason
+    assert "outside the view" in effects[-1].reason
     assert snapshots._counters[Count.SNAPSHOT_REJECTED] == 1
 
 
@@ -278,7 +278,7 @@ def test_a_view_change_ends_it() -> None:
     snapshots = gathering()
     (failed,) = snapshots.begin_view(NEXT_VIEW, lacks_state=False)
     assert failed == SnapshotFailed(
-        FIRST, f"view {VIEW.id} ended meanwhile, and {NEXT_VIEW.id} follows without {C}; start again", passes=True
+        FIRST, f"view {VIEW.id} ended meanwhile, and {NEXT_VIEW.id} follows without {C}; start again", is_transient=True
     )
     assert not snapshots.is_recording
     assert snapshots.next_deadline() is None
@@ -319,9 +319,9 @@ def test_a_member_that_leaves_says_so() -> None:
 
 def test_a_refusal_ends_it_and_the_others_are_told() -> None:
     snapshots = gathering()
-    *abandoned, failed = snapshots.receive(UNICAST, B, encode(Refusal(FIRST, "no room", passes=True)), 0)
+    *abandoned, failed = snapshots.receive(UNICAST, B, encode(SnapshotRefusal(FIRST, "no room", is_transient=True)), 0)
     assert told(abandoned) == [(B, Abandon(FIRST)), (C, Abandon(FIRST))]
-    assert failed == SnapshotFailed(FIRST, f"{B} cannot take part: no room", passes=True)
+    assert failed == SnapshotFailed(FIRST, f"{B} cannot take part: no room", is_transient=True)
 
 
 def test_whoever_lacks_the_state_refuses() -> None:
@@ -329,16 +329,16 @@ def test_whoever_lacks_the_state_refuses() -> None:
     snapshots.begin_view(VIEW, lacks_state=True)
     ((to, refusal),) = told(snapshots.receive(MULTICAST, C, encode(MARKER), 0))
     assert to == A
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, SnapshotRefusal)
     assert "still waits for the application's state" in refusal.reason
-    assert refusal.passes
+    assert refusal.is_transient
     assert mark(snapshots, A, C, but=MULTICAST) == []  # once is enough
 
 
 def test_an_application_that_has_no_state_to_give() -> None:
     snapshots = machine(B)
     snapshots.receive(UNICAST, A, encode(MARKER), 0)
-    refusal = Refusal(FIRST, "the disk is full", passes=False)
+    refusal = SnapshotRefusal(FIRST, "the disk is full", is_transient=False)
     assert told(snapshots.refuse(FIRST, "the disk is full", 0)) == [(A, refusal)]
     assert snapshots.supply(FIRST, b"after all", LocalState(), 0) == []
     assert snapshots.refuse(FIRST, "again", 0) == []
@@ -352,7 +352,7 @@ def test_whoever_is_in_another_view_refuses_when_the_initiator_asks() -> None:
     assert snapshots.receive(MULTICAST, A, encode(MARKER), 0) == []
     ((to, refusal),) = told(snapshots.receive(UNICAST, A, encode(MARKER), 0))
     assert to == A
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, SnapshotRefusal)
     assert refusal.reason.startswith(f"it is in view {NEXT_VIEW.id}, not in {VIEW.id}")
     assert not snapshots.is_recording
 
@@ -363,7 +363,7 @@ def test_too_much_in_flight_fails_and_says_what_to_do() -> None:
     assert app(snapshots, UNICAST, C, b"x" * 50) == []
     ((to, refusal),) = told(app(snapshots, UNICAST, C, b"x" * 50))
     assert to == A
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, SnapshotRefusal)
     assert "132 bytes, and most_bytes allows 100; raise it" in refusal.reason
     assert not snapshots.is_recording
     assert mark(snapshots, A, C) == []  # late markers begin nothing anew
@@ -390,7 +390,7 @@ def test_no_more_than_most_running() -> None:
     snapshots.receive(UNICAST, A, encode(MARKER), 0)
     ((to, refusal),) = told(snapshots.receive(UNICAST, C, encode(Marker(SnapshotId(3, 1), VIEW.id, 0)), 0))
     assert to == C
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, SnapshotRefusal)
     assert "1 snapshots are running already" in refusal.reason
 
 
@@ -420,7 +420,7 @@ def test_one_that_came_before_its_view_does_not_come_again_and_the_initiator_hea
     early = Marker(FIRST, NEXT_VIEW.id, 0)
     ((to, refusal),) = told(snapshots.receive(UNICAST, C, encode(early), 0))
     assert to == A
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, SnapshotRefusal)
     assert "not in" in refusal.reason
     snapshots.begin_view(NEXT_VIEW, lacks_state=False)
     assert snapshots.receive(UNICAST, A, encode(early), 0) == []  # A knows already
@@ -434,8 +434,8 @@ def test_and_an_initiator_that_is_new_hears_of_it_when_its_own_comes() -> None:
     snapshots.begin_view(later, lacks_state=False)
     ((to, refusal),) = told(snapshots.receive(UNICAST, D, encode(early), 0))
     assert to == D
-    assert isinstance(refusal, Refusal)
-    assert "when markers came" in refusal.reason
+    assert isinstance(refusal, SnapshotRefusal)
+    assert "when markers arrived" in refusal.reason
     assert not snapshots.is_recording
 
 

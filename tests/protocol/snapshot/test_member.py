@@ -47,7 +47,7 @@ def configured(world: SnapshotWorld, **settings: int) -> MemberConfig:
 
 @pytest.mark.parametrize("strategy", ["window", "continuous"])
 def test_snapshot_after_x_messages(strategy: str) -> None:
-    """The seed's test: several senders, and after so many messages the state of all of them is recorded."""
+    """The document's test: several senders, and after so many messages the state of all of them is recorded."""
     world = group(strategy=strategy)
     for number in range(20):
         for name in "ABC":
@@ -175,7 +175,7 @@ def test_held_back_frames_are_told_of() -> None:
     world.run(0.01)
     world.snapshot("B")
     result = world.result("B")
-    held = {member.name: report.held for member, report in result.reports.items()}
+    held = {member.name: report.held_back for member, report in result.reports.items()}
     for frames in held.values():
         (frame,) = frames
         assert (frame.sender, frame.id, frame.is_decided) == (world["A"].address.incarnation, 1, False)
@@ -295,10 +295,10 @@ def test_an_application_that_never_answers_ends_it_in_time() -> None:
 
 def test_an_application_that_takes_no_deliveries_ends_it_in_time() -> None:
     world = group()
-    world.hold("C")
+    world.pause_deliveries("C")
     world.snapshot("A")
     assert "there is no report" in world.failure("A")
-    world.release("C")
+    world.resume_deliveries("C")
     world.run(0.1)
     world["A"].story.clear()
     world.snapshot("A")
@@ -372,7 +372,7 @@ def test_bytes_of_anybody_at_this_port_change_nothing() -> None:
     sender = world["B"]
     sender.do(lambda now: sender.member.send(world["A"].address, garbage, now, port=Port.SNAPSHOT))
     sender.do(lambda now: sender.member.multicast_messages(garbage, now, port=Port.SNAPSHOT))
-    with pytest.raises(MisuseError, match="not ordered"):
+    with pytest.raises(MisuseError, match="never ordered"):
         sender.member.multicast_ordered(garbage, world.now, port=Port.SNAPSHOT)
     world.run(1)
     assert world["A"].count(Count.SNAPSHOT_REJECTED) + world["A"].count(Count.FRAME_MISPLACED) >= len(garbage)

@@ -12,13 +12,13 @@ from motet.protocol.core.view import ViewId
 from motet.protocol.wire.snapshot import (
     Abandon,
     ChannelState,
-    Held,
+    HeldBackFrame,
     InFlight,
     Marker,
     Message,
-    Refusal,
     Report,
     SnapshotId,
+    SnapshotRefusal,
     StreamKind,
     StreamWindow,
     Waiting,
@@ -34,7 +34,7 @@ PAYLOAD = st.binary(max_size=40)
 CHANNEL = st.sampled_from(Channel)
 ID = st.builds(SnapshotId, U64, COUNT)
 WINDOW = st.builds(StreamWindow, st.sampled_from(StreamKind), U64, COUNT, COUNT, COUNT)
-HELD = st.builds(Held, U64, COUNT, COUNT, U32, st.booleans(), U32)
+HELD = st.builds(HeldBackFrame, U64, COUNT, COUNT, U32, st.booleans(), U32)
 IN_FLIGHT = st.builds(InFlight, PORT, PAYLOAD)
 WAITING = st.builds(Waiting, CHANNEL, U64, PORT, PAYLOAD)
 
@@ -46,7 +46,7 @@ def some(item: st.SearchStrategy[object]) -> st.SearchStrategy[tuple[object, ...
 STATE = st.builds(ChannelState, CHANNEL, U64, some(IN_FLIGHT))
 MESSAGE = st.one_of(
     st.builds(Marker, ID, st.builds(ViewId, COUNT, U64), COUNT),
-    st.builds(Refusal, ID, st.text(max_size=300), st.booleans()),
+    st.builds(SnapshotRefusal, ID, st.text(max_size=300), st.booleans()),
     st.builds(Abandon, ID),
     st.builds(Report, ID, COUNT, PAYLOAD, COUNT, COUNT, some(WINDOW), some(HELD), some(WAITING), some(STATE)),
 )
@@ -60,7 +60,7 @@ def test_there_and_back(message: Message) -> None:
 @given(st.binary(max_size=300))
 def test_any_bytes_are_a_message_or_a_reason(data: bytes) -> None:
     message = decode(data)
-    assert isinstance(message, str) or encode(message) == data or isinstance(message, Refusal)
+    assert isinstance(message, str) or encode(message) == data or isinstance(message, SnapshotRefusal)
 
 
 @given(MESSAGE, st.data())

@@ -12,12 +12,12 @@ from motet.protocol.core.effects import Channel
 from motet.protocol.core.identity import NOBODY
 from motet.protocol.snapshot import Report, SnapshotId, SnapshotResult, SnapshotTaken, Waiting
 from motet.protocol.snapshot.export import SNAPSHOT_SCHEMA, to_arrow, write_files
-from motet.protocol.wire.snapshot import ChannelState, Held, InFlight, StreamKind, StreamWindow
+from motet.protocol.wire.snapshot import ChannelState, HeldBackFrame, InFlight, StreamKind, StreamWindow
 from tests.protocol.snapshot.alone import VIEW, A, B, C
 
 ID = SnapshotId(A.incarnation, 7)
 WINDOWS = (StreamWindow(StreamKind.MULTICAST, B.incarnation, 1, 2, 3),)
-HELD = (Held(C.incarnation, 4, 9, 1, True, 100),)
+HELD = (HeldBackFrame(C.incarnation, 4, 9, 1, True, 100),)
 WAITING = (Waiting(Channel.TOTAL, NOBODY, 0, b"later"), Waiting(Channel.UNICAST, C.incarnation, 1, b"to C"))
 FLYING = (
     ChannelState(Channel.MULTICAST, C.incarnation, (InFlight(0, b"one"), InFlight(0, b"two"))),

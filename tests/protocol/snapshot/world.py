@@ -60,13 +60,13 @@ class SnapshotWorld(OrderedWorld):
         assert isinstance(process, SnapshotProcess)
         return process
 
-    def start(self, *names: str, config: MemberConfig | None = None, memory: DurableState | None = None) -> None:
+    def start(self, *names: str, config: MemberConfig | None = None, durable_state: DurableState | None = None) -> None:
         for name in names:
             lives = sum(process.name == name for process in self.processes)
             host, port = self.endpoint(name)
             incarnation = (lives + 1) << 56 | (port - FIRST_PORT + 1) << 48 | 1
             address = Address(name, host, port, incarnation)
-            member = Member(address, GROUP, config or self.config, Random(incarnation), memory)
+            member = Member(address, GROUP, config or self.config, Random(incarnation), durable_state)
             process = SnapshotProcess(self, name, member)
             self.processes.append(process)
             self._living_at[self.endpoint(name)] = process
@@ -82,9 +82,9 @@ class SnapshotWorld(OrderedWorld):
         self[name].sent.setdefault(("unicast", str(to)), []).extend(texts)
         super().send(name, to, *texts)
 
-    def order(self, name: str, *texts: str, is_patient: bool = True) -> None:
+    def order(self, name: str, *texts: str, waits_for_primary: bool = True) -> None:
         self[name].sent.setdefault(("total", ""), []).extend(texts)
-        super().order(name, *texts, is_patient=is_patient)
+        super().order(name, *texts, waits_for_primary=waits_for_primary)
 
     def say_everything(self, names: str, count: int = 1, mark: str = "") -> None:
         """Each of them, in every way, to everybody."""

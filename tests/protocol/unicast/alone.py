@@ -7,7 +7,7 @@ from motet.protocol.core.effects import Channel, Deliver, Effect, Frame, Transmi
 from motet.protocol.core.identity import Address
 from motet.protocol.core.units import MILLISECOND, SECOND
 from motet.protocol.unicast import Unicast, UnicastConfig
-from motet.protocol.unicast.sender import State
+from motet.protocol.unicast.sender import ConnectionState
 from motet.protocol.wire.body import pack
 from motet.protocol.wire.frames import UnicastAck
 from tests.protocol.unicast.link import FIRST_CONN_ID, NO_REAPING, A, B, data, numbered
@@ -66,11 +66,11 @@ def ticks(unicast: Unicast, until: int) -> list[tuple[int, list[Effect]]]:
     return done
 
 
-def sender_state(unicast: Unicast) -> State:
+def sender_state(unicast: Unicast) -> ConnectionState:
     connection = unicast.sender(B)
-    return State.CLOSED if connection is None else connection.state
+    return ConnectionState.CLOSED if connection is None else connection.state
 
 
-def receiver_state(unicast: Unicast) -> State:
+def receiver_state(unicast: Unicast) -> ConnectionState:
     connection = unicast.receiver(A)
-    return State.CLOSED if connection is None else connection.state
+    return ConnectionState.CLOSED if connection is None else connection.state

@@ -21,7 +21,7 @@ from motet.protocol.core.identity import Address
 from motet.protocol.core.serial import SERIAL_MODULUS, is_newer
 from motet.protocol.core.units import MILLISECOND, SECOND
 from motet.protocol.unicast import Unicast, UnicastConfig
-from motet.protocol.unicast.sender import State
+from motet.protocol.unicast.sender import ConnectionState
 from motet.protocol.wire.body import MAX_MESSAGE_BYTES
 from motet.protocol.wire.frames import (
     Close,
@@ -128,7 +128,7 @@ def test_large_message_is_admitted_with_its_last_fragment() -> None:
 
 
 def test_batch_is_delivered_as_one_and_has_one_ack() -> None:
-    """The example of the seed: 20 to 50 in one batch, one ack of 50."""
+    """The example of the note: 20 to 50 in one batch, one ack of 50."""
     unicast = receiving(19)
     batch = [data(101, seqno) for seqno in range(20, 51)]
     assert unicast.receive(A, batch, SECOND) == [delivery(20, 50), *to_a(UnicastAck(101, 50))]
@@ -196,7 +196,7 @@ def test_acks_are_cumulative_and_late_or_repeated_ones_change_nothing() -> None:
         connection = unicast.sender(B)
         assert connection is not None
         assert (connection.window.low, connection.confirmed) == (low, low)
-    assert unicast.held_frames == 0
+    assert unicast.buffered_frames == 0
     assert unicast.next_deadline() is None
 
 
@@ -204,14 +204,14 @@ def test_ack_of_what_was_never_sent_is_counted_and_purges_nothing() -> None:
     unicast = sending(5)
     assert unicast.receive(B, [UnicastAck(101, 6)], 1) == []
     assert counted(unicast, Count.ACK_BEYOND_SENT) == 1
-    assert unicast.held_frames == 5
+    assert unicast.buffered_frames == 5
 
 
 def test_ack_of_another_connection_is_counted_and_purges_nothing() -> None:
     unicast = sending(5)
     assert unicast.receive(B, [UnicastAck(100, 5)], 1) == []
     assert counted(unicast, Count.ACK_OF_OLD_CONNECTION) == 1
-    assert unicast.held_frames == 5
+    assert unicast.buffered_frames == 5
 
 
 @pytest.mark.parametrize("frame", [UnicastAck(101, 1), UnicastXmitRequest(101, ((1, 1),)), SyncAck(101)])
@@ -395,30 +395,30 @@ SENDER_INPUTS: dict[str, Callable[[Unicast, int], object]] = {
 @pytest.mark.parametrize(
     ("before", "given", "after", "state"),
     [
-        (State.OPEN, "nothing", 0, State.OPEN),
-        (State.OPEN, "nothing", REAPING.conn_expiry_ns - 1, State.OPEN),
-        (State.OPEN, "nothing", REAPING.conn_expiry_ns, State.CLOSING),
-        (State.OPEN, "nothing", REAPING.conn_expiry_ns + REAPING.conn_close_ns, State.CLOSED),
-        (State.OPEN, "send", 0, State.OPEN),
-        (State.OPEN, "ack", 0, State.OPEN),
-        (State.OPEN, "sync", 0, State.OPEN),
-        (State.OPEN, "close", 0, State.CLOSING),
-        (State.OPEN, "close", REAPING.conn_close_ns, State.CLOSED),
-        (State.OPEN, "remove", 0, State.CLOSED),
-        (State.CLOSING, "nothing", REAPING.conn_close_ns - 1, State.CLOSING),
-        (State.CLOSING, "nothing", REAPING.conn_close_ns, State.CLOSED),
-        (State.CLOSING, "send", 0, State.OPEN),
-        (State.CLOSING, "send", REAPING.conn_close_ns, State.OPEN),
-        (State.CLOSING, "ack", 0, State.CLOSING),
-        (State.CLOSING, "sync", 0, State.CLOSING),
-        (State.CLOSING, "close", 0, State.CLOSING),
-        (State.CLOSING, "remove", 0, State.CLOSED),
+        (ConnectionState.OPEN, "nothing", 0, ConnectionState.OPEN),
+        (ConnectionState.OPEN, "nothing", REAPING.conn_expiry_ns - 1, ConnectionState.OPEN),
+        (ConnectionState.OPEN, "nothing", REAPING.conn_expiry_ns, ConnectionState.CLOSING),
+        (ConnectionState.OPEN, "nothing", REAPING.conn_expiry_ns + REAPING.conn_close_ns, ConnectionState.CLOSED),
+        (ConnectionState.OPEN, "send", 0, ConnectionState.OPEN),
+        (ConnectionState.OPEN, "ack", 0, ConnectionState.OPEN),
+        (ConnectionState.OPEN, "sync", 0, ConnectionState.OPEN),
+        (ConnectionState.OPEN, "close", 0, ConnectionState.CLOSING),
+        (ConnectionState.OPEN, "close", REAPING.conn_close_ns, ConnectionState.CLOSED),
+        (ConnectionState.OPEN, "remove", 0, ConnectionState.CLOSED),
+        (ConnectionState.CLOSING, "nothing", REAPING.conn_close_ns - 1, ConnectionState.CLOSING),
+        (ConnectionState.CLOSING, "nothing", REAPING.conn_close_ns, ConnectionState.CLOSED),
+        (ConnectionState.CLOSING, "send", 0, ConnectionState.OPEN),
+        (ConnectionState.CLOSING, "send", REAPING.conn_close_ns, ConnectionState.OPEN),
+        (ConnectionState.CLOSING, "ack", 0, ConnectionState.CLOSING),
+        (ConnectionState.CLOSING, "sync", 0, ConnectionState.CLOSING),
+        (ConnectionState.CLOSING, "close", 0, ConnectionState.CLOSING),
+        (ConnectionState.CLOSING, "remove", 0, ConnectionState.CLOSED),
     ],
 )
-def test_states_of_a_sender(before: State, given: str, after: int, state: State) -> None:
+def test_states_of_a_sender(before: ConnectionState, given: str, after: int, state: ConnectionState) -> None:
     unicast = sending(1, REAPING)
     unicast.receive(B, [UnicastAck(101, 1)], 0)
-    if before is State.CLOSING:
+    if before is ConnectionState.CLOSING:
         unicast.close(B, 0)
     assert sender_state(unicast) is before
     SENDER_INPUTS[given](unicast, 0)
@@ -440,29 +440,29 @@ RECEIVER_INPUTS: dict[str, Callable[[Unicast, int], object]] = {
 @pytest.mark.parametrize(
     ("before", "given", "after", "state"),
     [
-        (State.OPEN, "nothing", REAPING.conn_expiry_ns - 1, State.OPEN),
-        (State.OPEN, "nothing", REAPING.conn_expiry_ns, State.CLOSING),
-        (State.OPEN, "nothing", REAPING.conn_expiry_ns + REAPING.conn_close_ns, State.CLOSED),
-        (State.OPEN, "message", 0, State.OPEN),
-        (State.OPEN, "close", 0, State.CLOSING),
-        (State.OPEN, "close", REAPING.conn_close_ns, State.CLOSED),
-        (State.OPEN, "CLOSE", 0, State.CLOSED),
-        (State.OPEN, "CLOSE with another conn-id", 0, State.OPEN),
-        (State.OPEN, "close_receiver", 0, State.CLOSED),
-        (State.CLOSING, "nothing", REAPING.conn_close_ns - 1, State.CLOSING),
-        (State.CLOSING, "nothing", REAPING.conn_close_ns, State.CLOSED),
-        (State.CLOSING, "message", 0, State.OPEN),
-        (State.CLOSING, "message", REAPING.conn_close_ns, State.OPEN),
-        (State.CLOSING, "repeated message", 0, State.OPEN),
-        (State.CLOSING, "close", 0, State.CLOSING),
-        (State.CLOSING, "CLOSE", 0, State.CLOSED),
-        (State.CLOSING, "CLOSE with another conn-id", 0, State.CLOSING),
-        (State.CLOSING, "close_receiver", 0, State.CLOSED),
+        (ConnectionState.OPEN, "nothing", REAPING.conn_expiry_ns - 1, ConnectionState.OPEN),
+        (ConnectionState.OPEN, "nothing", REAPING.conn_expiry_ns, ConnectionState.CLOSING),
+        (ConnectionState.OPEN, "nothing", REAPING.conn_expiry_ns + REAPING.conn_close_ns, ConnectionState.CLOSED),
+        (ConnectionState.OPEN, "message", 0, ConnectionState.OPEN),
+        (ConnectionState.OPEN, "close", 0, ConnectionState.CLOSING),
+        (ConnectionState.OPEN, "close", REAPING.conn_close_ns, ConnectionState.CLOSED),
+        (ConnectionState.OPEN, "CLOSE", 0, ConnectionState.CLOSED),
+        (ConnectionState.OPEN, "CLOSE with another conn-id", 0, ConnectionState.OPEN),
+        (ConnectionState.OPEN, "close_receiver", 0, ConnectionState.CLOSED),
+        (ConnectionState.CLOSING, "nothing", REAPING.conn_close_ns - 1, ConnectionState.CLOSING),
+        (ConnectionState.CLOSING, "nothing", REAPING.conn_close_ns, ConnectionState.CLOSED),
+        (ConnectionState.CLOSING, "message", 0, ConnectionState.OPEN),
+        (ConnectionState.CLOSING, "message", REAPING.conn_close_ns, ConnectionState.OPEN),
+        (ConnectionState.CLOSING, "repeated message", 0, ConnectionState.OPEN),
+        (ConnectionState.CLOSING, "close", 0, ConnectionState.CLOSING),
+        (ConnectionState.CLOSING, "CLOSE", 0, ConnectionState.CLOSED),
+        (ConnectionState.CLOSING, "CLOSE with another conn-id", 0, ConnectionState.CLOSING),
+        (ConnectionState.CLOSING, "close_receiver", 0, ConnectionState.CLOSED),
     ],
 )
-def test_states_of_a_receiver(before: State, given: str, after: int, state: State) -> None:
+def test_states_of_a_receiver(before: ConnectionState, given: str, after: int, state: ConnectionState) -> None:
     unicast = receiving(1, REAPING)
-    if before is State.CLOSING:
+    if before is ConnectionState.CLOSING:
         unicast.close(A, 0)
     assert receiver_state(unicast) is before
     RECEIVER_INPUTS[given](unicast, 0)
@@ -490,7 +490,7 @@ def test_traffic_puts_off_expiry() -> None:
         sender.send(B, [b"x"], now)
         sender.receive(B, [UnicastAck(101, number)], now)
         receiver.receive(A, [data(101, number)], now)
-        assert (sender_state(sender), receiver_state(receiver)) == (State.OPEN, State.OPEN)
+        assert (sender_state(sender), receiver_state(receiver)) == (ConnectionState.OPEN, ConnectionState.OPEN)
 
 
 def test_send_on_a_closing_connection_resets_its_age() -> None:
@@ -501,23 +501,23 @@ def test_send_on_a_closing_connection_resets_its_age() -> None:
     assert unicast.send(B, [b"x"], now)[0] == Transmit(B, data(101, 2, b"x"))
     unicast.receive(B, [UnicastAck(101, 2)], now)
     assert ticks(unicast, now + REAPING.conn_expiry_ns - 1) == []
-    assert sender_state(unicast) is State.OPEN
+    assert sender_state(unicast) is ConnectionState.OPEN
     ticks(unicast, now + REAPING.conn_expiry_ns)
-    assert sender_state(unicast) is State.CLOSING
+    assert sender_state(unicast) is ConnectionState.CLOSING
 
 
 def test_closing_connection_is_flushed_before_it_is_closed() -> None:
     unicast = sending(2, REAPING)
     unicast.close(B, 0)
     resent = ticks(unicast, 3 * REAPING.conn_close_ns)
-    assert sender_state(unicast) is State.CLOSING
+    assert sender_state(unicast) is ConnectionState.CLOSING
     assert {effect for _, effects in resent for effect in effects} == set(to_b(data(101, 2)))
     now = 3 * REAPING.conn_close_ns
     unicast.receive(B, [UnicastAck(101, 2)], now)
     ((closed_at, effects),) = ticks(unicast, now + SECOND)
     assert effects == to_b(Close(101))
     assert closed_at <= now + REAPING.xmit_interval_ns
-    assert sender_state(unicast) is State.CLOSED
+    assert sender_state(unicast) is ConnectionState.CLOSED
 
 
 def test_connection_opened_after_a_close_has_a_new_id_and_goes_on_counting() -> None:
@@ -525,7 +525,7 @@ def test_connection_opened_after_a_close_has_a_new_id_and_goes_on_counting() -> 
     unicast.receive(B, [UnicastAck(101, 2)], 0)
     unicast.close(B, 0)
     ticks(unicast, NO_REAPING.conn_close_ns)
-    assert sender_state(unicast) is State.CLOSED
+    assert sender_state(unicast) is ConnectionState.CLOSED
     effects = unicast.send(B, [b"message 3"], 40 * SECOND)
     assert effects == [*to_b(data(102, 3, first=True)), Admitted(Channel.UNICAST, B, 1)]
 
@@ -535,7 +535,7 @@ def test_reaping_is_off_when_the_expiry_is_zero_and_an_asked_for_close_still_clo
     sender.receive(B, [UnicastAck(101, 1)], 0)
     assert (sender.next_deadline(), receiver.next_deadline()) == (None, None)
     assert sender.tick(1 << 60) == receiver.tick(1 << 60) == []
-    assert (sender_state(sender), receiver_state(receiver)) == (State.OPEN, State.OPEN)
+    assert (sender_state(sender), receiver_state(receiver)) == (ConnectionState.OPEN, ConnectionState.OPEN)
     sender.close(B, 0)
     assert ticks(sender, SECOND * 60) == [(NO_REAPING.conn_close_ns, to_b(Close(101)))]
 
@@ -546,7 +546,7 @@ def test_connection_that_was_reverted_to_open_is_not_closed_by_the_old_timer_whe
     unicast.send(B, [b"x"], 1)
     unicast.receive(B, [UnicastAck(101, 2)], 2)
     assert ticks(unicast, 1 << 60) == []
-    assert sender_state(unicast) is State.OPEN
+    assert sender_state(unicast) is ConnectionState.OPEN
 
 
 def test_close_of_a_peer_that_nobody_knows_does_nothing() -> None:
@@ -668,7 +668,7 @@ def test_refused_send_leaves_a_closing_connection_closing() -> None:
     unicast.close(B, 0)
     with pytest.raises(BacklogFullError):
         unicast.send(B, [b"x"], 1)
-    assert sender_state(unicast) is State.CLOSING
+    assert sender_state(unicast) is ConnectionState.CLOSING
 
 
 def test_send_to_one_peer_too_many_is_refused_and_changes_nothing() -> None:
@@ -714,14 +714,14 @@ def test_full_house_of_pending_syncs_and_windows_never_exceeds_the_bound() -> No
     windows = sum(unicast.receiver(stranger) is not None for stranger in strangers)
     syncs = sum(unicast.is_syncing(stranger) for stranger in strangers)
     assert windows + syncs == limit
-    assert unicast.held_frames <= 2 * limit
+    assert unicast.buffered_frames <= 2 * limit
 
 
 def test_pending_sync_keeps_at_most_one_window_of_frames() -> None:
     unicast = machine(B, UnicastConfig(capacity=4, conn_expiry_ns=0))
     for seqno in range(2, 100):
         unicast.receive(A, [data(101, seqno)], 0)
-    assert unicast.held_frames == 4
+    assert unicast.buffered_frames == 4
 
 
 def test_closed_window_is_remembered_so_that_a_repeated_message_is_acked_and_not_delivered() -> None:
@@ -756,37 +756,37 @@ def test_only_so_many_closed_windows_are_remembered_and_the_oldest_is_forgotten_
 
 def test_held_machine_delivers_and_acks_nothing_until_it_is_released() -> None:
     unicast = receiving(1)
-    unicast.hold()
+    unicast.pause()
     assert unicast.receive(A, [data(101, 2), data(101, 3)], SECOND) == []
     assert ticks(unicast, 60 * SECOND) == []  # nothing is missing, so nothing is asked for
-    assert unicast.release(60 * SECOND) == [delivery(2, 3), *to_a(UnicastAck(101, 3))]
+    assert unicast.resume(60 * SECOND) == [delivery(2, 3), *to_a(UnicastAck(101, 3))]
 
 
 def test_held_machine_answers_a_repeated_message_with_how_far_it_is_so_that_it_does_not_look_dead() -> None:
     unicast = receiving(1)
-    unicast.hold()
+    unicast.pause()
     unicast.receive(A, [data(101, 2)], SECOND)
     assert unicast.receive(A, [data(101, 2)], 2 * SECOND) == to_a(UnicastAck(101, 1))
 
 
 def test_held_machine_drops_what_does_not_fit_its_window() -> None:
     unicast = receiving(1, UnicastConfig(capacity=4, conn_expiry_ns=0))
-    unicast.hold()
+    unicast.pause()
     unicast.receive(A, [data(101, seqno) for seqno in range(2, 9)], SECOND)
-    assert unicast.held_frames == 4
+    assert unicast.buffered_frames == 4
     assert counted(unicast, Count.FRAME_OUTSIDE_WINDOW) == 3
-    assert unicast.release(SECOND)[0] == delivery(2, 5)
+    assert unicast.resume(SECOND)[0] == delivery(2, 5)
 
 
 def test_slow_application_pushes_back_on_the_sender_and_nothing_is_given_up_or_lost() -> None:
     link = Link(config=UnicastConfig(capacity=4, conn_expiry_ns=0))
-    link[B].hold()
+    link[B].pause()
     link.send(A, B, *numbered(1, 10))
     link.run_for(300 * SECOND)  # five times the give-up time
     assert {frame.seqno for frame in link.frames(A, UnicastData)} == {1, 2, 3, 4}
     assert [effect.through for effect in link.told[A] if isinstance(effect, Admitted)] == [1, 2, 3, 4]
     assert link.inbox(B, A) == []
-    link.perform(B, link[B].release(link.now))
+    link.perform(B, link[B].resume(link.now))
     link.run_until_quiet()
     assert link.inbox(B, A) == numbered(1, 10)
     assert link.is_in_step(A, B)
@@ -794,7 +794,7 @@ def test_slow_application_pushes_back_on_the_sender_and_nothing_is_given_up_or_l
 
 def test_release_of_a_machine_that_was_not_held_does_nothing() -> None:
     unicast = receiving(1)
-    assert unicast.release(SECOND) == []
+    assert unicast.resume(SECOND) == []
 
 
 # Connection ids
@@ -906,12 +906,12 @@ def test_acks_are_discarded_until_the_sync_is_confirmed() -> None:
     unicast.receive(B, [Sync(101, SYNC_ID)], 0)
     assert unicast.receive(B, [UnicastAck(102, 3)], 1) == []
     assert counted(unicast, Count.ACK_DURING_SYNC) == 1
-    assert unicast.held_frames == 3
+    assert unicast.buffered_frames == 3
     unicast.receive(B, [SyncAck(101)], 2)  # names another connection: confirms nothing
     unicast.receive(B, [UnicastAck(102, 3)], 3)
-    assert unicast.held_frames == 3
+    assert unicast.buffered_frames == 3
     unicast.receive(B, [SyncAck(102), UnicastAck(102, 3)], 4)
-    assert unicast.held_frames == 0
+    assert unicast.buffered_frames == 0
 
 
 def test_sync_ok_is_resent_until_the_timeout_and_then_acks_count_again() -> None:
@@ -925,7 +925,7 @@ def test_sync_ok_is_resent_until_the_timeout_and_then_acks_count_again() -> None
     assert unicast.next_deadline() is None
     unicast.send(B, [b"x"], 10 * SECOND)
     unicast.receive(B, [UnicastAck(102, 2)], 10 * SECOND)
-    assert unicast.held_frames == 0
+    assert unicast.buffered_frames == 0
 
 
 # SYNC at the receiver
@@ -940,7 +940,7 @@ def test_sync_is_not_sent_at_once_but_by_the_task_and_then_ever_more_slowly_unti
     assert times[:6] == [30, 60, 90, 150, 210, 330]
     assert NO_REAPING.sync_timeout_ns // MILLISECOND - 500 <= times[-1] < NO_REAPING.sync_timeout_ns // MILLISECOND
     assert unicast.next_deadline() is None
-    assert unicast.held_frames == 0
+    assert unicast.buffered_frames == 0
 
 
 def test_sync_names_the_newest_connection_that_was_seen() -> None:
@@ -1068,7 +1068,7 @@ def test_sync_of_an_operator_after_the_sender_forgot_the_connection_drops_the_wi
 
 def test_sync_with_a_peer_that_sent_nothing_is_misuse_and_changes_nothing() -> None:
     unicast = sending(1)
-    with pytest.raises(MisuseError, match="no receive window to bring in step"):
+    with pytest.raises(MisuseError, match="no receive window to synchronize"):
         unicast.sync(B, 0)
     assert not unicast.is_syncing(B)
 

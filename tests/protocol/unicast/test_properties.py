@@ -60,11 +60,11 @@ class World:
             self.asked[member, peer] += 1
             self.link.perform(member, self.link[member].sync(peer, self.link.now))
 
-    def hold(self, member: Address) -> None:
-        self.link[member].hold()
+    def pause(self, member: Address) -> None:
+        self.link[member].pause()
 
-    def release(self, member: Address) -> None:
-        self.link.perform(member, self.link[member].release(self.link.now))
+    def resume(self, member: Address) -> None:
+        self.link.perform(member, self.link[member].resume(self.link.now))
 
     def tick(self, member: Address) -> None:
         """Ticks that nobody asked for do no harm."""
@@ -73,7 +73,7 @@ class World:
     def heal(self) -> None:
         self.link.heal()
         for member in MEMBERS:
-            self.release(member)
+            self.resume(member)
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ size = st.sampled_from([8, 8, LARGE_BYTES])
 sends = st.builds(lambda to, count, size: Step("send", (*to, count, size)), pair, st.integers(1, 6), size)
 calls = st.builds(lambda name, to: Step(name, to), st.sampled_from(["close", "close_receiver", "sync"]), pair)
 reverse_calls = st.builds(lambda name, to: Step(name, to[::-1]), st.sampled_from(["close_receiver", "sync"]), pair)
-pauses = st.builds(lambda name, who: Step(name, (who,)), st.sampled_from(["hold", "release", "tick"]), member)
+pauses = st.builds(lambda name, who: Step(name, (who,)), st.sampled_from(["pause", "resume", "tick"]), member)
 runs = st.builds(lambda ms: Step("run", (ms,)), st.sampled_from([0, 1, 2, 5, 20, 35, 60, 150, 250, 600]))
 steps = st.lists(st.one_of(sends, sends, runs, runs, calls, reverse_calls, pauses), min_size=8, max_size=50)
 
@@ -148,7 +148,7 @@ def test_whatever_the_link_does_after_it_heals_all_that_was_accepted_is_delivere
         sender = link[source].sender(to)
         assert sender is None or (sender.is_flushed and not sender.is_syncing)
     assert not any(isinstance(effect, SendFailed) for told in link.told.values() for effect in told)
-    assert [link[each].held_frames for each in MEMBERS] == [0, 0, 0]
+    assert [link[each].buffered_frames for each in MEMBERS] == [0, 0, 0]
     assert not any(link[one].is_syncing(other) for one in MEMBERS for other in MEMBERS)
     for (one, other), times in world.asked.items():
         ended = [e for e in link.told[one] if isinstance(e, SyncCompleted | SyncFailed) and e.peer == other]
@@ -174,7 +174,7 @@ def test_at_every_moment_what_was_delivered_is_a_prefix_of_what_was_accepted(
             inbox = world.link.inbox(to, source)
             assert inbox == messages[: len(inbox)], f"{source.name} to {to.name} after {step}"
         bound = 2 * len(MEMBERS) * config.capacity + len(MEMBERS) * config.capacity
-        assert all(world.link[each].held_frames <= bound for each in MEMBERS)
+        assert all(world.link[each].buffered_frames <= bound for each in MEMBERS)
 
 
 @settings(max_examples=30)
@@ -220,6 +220,6 @@ def test_whatever_frames_a_peer_sends_nothing_raises_and_memory_stays_bounded(
         answers = unicast.receive(source, frames, now) + unicast.tick(now)
         assert len(answers) <= 40 + len(frames) * config.request_limit
         unicast._check()
-        assert unicast.held_frames <= 3 * config.max_peers * config.capacity
+        assert unicast.buffered_frames <= 3 * config.max_peers * config.capacity
         due = unicast.next_deadline()
         assert due is None or due > now

@@ -11,7 +11,7 @@ from motet.protocol.core.counters import Count
 from motet.protocol.core.effects import Channel, Deliver, Frame, SendFailed, Transmit
 from motet.protocol.core.units import MILLISECOND, SECOND
 from motet.protocol.unicast import UnicastConfig
-from motet.protocol.unicast.sender import State
+from motet.protocol.unicast.sender import ConnectionState
 from motet.protocol.wire.body import pack
 from motet.protocol.wire.frames import Close, Sync, SyncAck, SyncOk, UnicastAck, UnicastData, UnicastXmitRequest
 from tests.protocol.unicast.link import (
@@ -478,10 +478,10 @@ def test_sender_waits_on_a_full_window_the_peer_leaves_and_the_sender_is_release
     assert isinstance(failure, SendFailed)
     assert (failure.channel, failure.to, failure.first, failure.last) == (Channel.UNICAST, B, 1, 5)
     assert isinstance(failure.error, PeerUnreachableError)
-    assert str(failure.error) == f"{B} left while messages to it were not confirmed"
+    assert str(failure.error) == f"{B} left before it had acknowledged all messages"
     assert link[A].sender(B) is None
     assert link[A].next_deadline() is None
-    assert link[A].held_frames == 0
+    assert link[A].buffered_frames == 0
 
 
 def test_address_that_never_becomes_a_member_its_state_is_removed_in_bounded_time() -> None:
@@ -494,19 +494,19 @@ def test_address_that_never_becomes_a_member_its_state_is_removed_in_bounded_tim
     assert isinstance(failure.error, PeerUnreachableError)
     assert "silent for 60.000 s" in str(failure.error)
     assert link[A].sender(C) is None
-    assert link[A].held_frames == 0
+    assert link[A].buffered_frames == 0
     assert len(link.log) < 10 + NO_REAPING.give_up_ns // NO_REAPING.xmit_interval_ns
 
 
 def test_stranger_whose_first_message_never_comes_is_forgotten_in_bounded_time() -> None:
     link = Link(B)
     link.receive(B, A, [data(101, 7)])
-    assert link[B].held_frames == 1
+    assert link[B].buffered_frames == 1
     link.run_until_quiet(NO_REAPING.sync_timeout_ns)
     assert {frame.conn_id for frame in link.frames(B, Sync)} == {101}
     assert not link[B].is_syncing(A)
     assert link[B].receiver(A) is None
-    assert link[B].held_frames == 0
+    assert link[B].buffered_frames == 0
 
 
 # CLOSING
@@ -518,9 +518,9 @@ def test_message_sent_on_a_closing_connection_opens_it_again_and_is_delivered() 
     link.run_until_quiet()
     link.perform(A, link[A].close(B, link.now))
     link.run_for(NO_REAPING.conn_close_ns - 1)
-    assert link.sender(A, B).state is State.CLOSING
+    assert link.sender(A, B).state is ConnectionState.CLOSING
     link.send(A, B, b"message 2")
-    assert link.sender(A, B).state is State.OPEN
+    assert link.sender(A, B).state is ConnectionState.OPEN
     link.run_until_quiet()
     assert link.inbox(B, A) == numbered(1, 2)
     assert link.sender(A, B).conn_id == 101
@@ -535,7 +535,7 @@ def test_idle_connection_expires_while_an_ack_is_outstanding_and_is_flushed_befo
     link.drop(kind(lost))
     link.send(A, B, *numbered(1, 3))
     link.run_for(6 * SECOND)  # expired, and CLOSING for far longer than the close timeout
-    assert link.sender(A, B).state is State.CLOSING
+    assert link.sender(A, B).state is ConnectionState.CLOSING
     assert not link.frames(A, Close)
     link.heal()
     link.run_until_quiet()

@@ -39,14 +39,14 @@ class Watched:
         """Go to the next look; when it was, and what it asked for."""
         assert self.watch.due is not None, "no look is due"
         now = self.watch.due
-        return now, self.watch.look(now)
+        return now, self.watch.poll(now)
 
 
 def test_without_a_gap_there_is_no_look() -> None:
     watched = Watched()
     watched.arrive(0, 1, 2, 3)
     assert watched.watch.due is None
-    assert watched.watch.look(10 * CEILING) == ()
+    assert watched.watch.poll(10 * CEILING) == ()
 
 
 @given(order=st.permutations(range(1, 9)))
@@ -54,17 +54,17 @@ def test_mere_reordering_asks_for_nothing(order: list[int]) -> None:
     watched = Watched()
     for now, seqno in enumerate(order):
         watched.arrive(now, seqno)
-        assert watched.watch.look(now) == ()
+        assert watched.watch.poll(now) == ()
     assert watched.watch.due is None
-    assert watched.watch.look(10 * CEILING) == ()
+    assert watched.watch.poll(10 * CEILING) == ()
 
 
 def test_a_gap_is_asked_for_when_it_is_still_there_at_the_next_look() -> None:
     watched = Watched()
     watched.arrive(0, 2, 5)
     assert watched.watch.due == watched.timeout
-    assert watched.watch.look(watched.timeout - 1) == ()
-    assert watched.watch.look(watched.timeout) == ((1, 1), (3, 4))
+    assert watched.watch.poll(watched.timeout - 1) == ()
+    assert watched.watch.poll(watched.timeout) == ((1, 1), (3, 4))
 
 
 def test_a_gap_that_appeared_since_the_last_look_waits_for_the_next_one() -> None:
@@ -115,7 +115,7 @@ def test_a_measured_round_trip_speeds_up_the_next_repair_down_to_the_floor() -> 
         assert due is not None
         waits.append(due - now)
         now = due
-        assert watched.watch.look(now) == ((seqno, seqno),)
+        assert watched.watch.poll(now) == ((seqno, seqno),)
         now += MILLISECOND // 10
         watched.arrive(now, seqno)
         assert watched.watch.due is None
@@ -232,6 +232,6 @@ def test_an_abandoned_gap_is_not_looked_for_until_something_changes() -> None:
     for _ in range(4):
         now, _ = watched.look_when_due()
     watched.watch.abandon()
-    assert (watched.watch.due, watched.watch.look(10 * CEILING)) == (None, ())
+    assert (watched.watch.due, watched.watch.poll(10 * CEILING)) == (None, ())
     watched.arrive(now, 5)
     assert watched.look_when_due() == (now + watched.timeout, ((1, 1), (3, 4)))

@@ -88,7 +88,7 @@ class RingWindowMachine(RuleBasedStateMachine):
     def window_and_model_agree(self) -> None:
         self.window._check()
         assert (self.window.low, self.window.delivered, self.window.high) == (self.low, self.delivered, self.high)
-        assert self.window.held == len(self.held)
+        assert self.window.occupied == len(self.held)
         assert self.window.free == self.capacity - (self.high - self.low)
         assert self.window.is_full is (self.window.free == 0)
         for seqno in range(self.low - 3, self.low + self.capacity + 4):
@@ -113,7 +113,7 @@ def test_exactly_capacity_frames_fit(capacity: int) -> None:
     assert window.is_full
     with pytest.raises(MisuseError, match="purge or wait before appending"):
         window.append(capacity)
-    assert (window.low, window.high, window.held) == (0, capacity, capacity)
+    assert (window.low, window.high, window.occupied) == (0, capacity, capacity)
 
 
 def test_one_purged_frame_makes_room_for_one_more() -> None:
@@ -139,7 +139,7 @@ def test_what_was_not_delivered_is_never_purged() -> None:
     window.offer(1, "a")
     window.offer(2, "b")
     window.purge(2)
-    assert (window.low, window.held) == (0, 2)
+    assert (window.low, window.occupied) == (0, 2)
     assert window.take() == ("a", "b")
 
 
@@ -157,7 +157,7 @@ def test_advance_far_beyond_the_window_leaves_nothing_of_the_past() -> None:
     for seqno in (1, 2, 4):
         window.offer(seqno, f"old {seqno}")
     window.advance(1_000)
-    assert (window.low, window.delivered, window.high, window.held) == (1_000, 1_000, 1_000, 0)
+    assert (window.low, window.delivered, window.high, window.occupied) == (1_000, 1_000, 1_000, 0)
     for seqno in range(1_001, 1_005):
         assert window.offer(seqno, f"new {seqno}")
     assert window.take() == tuple(f"new {seqno}" for seqno in range(1_001, 1_005))

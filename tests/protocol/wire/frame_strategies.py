@@ -116,8 +116,8 @@ PAIRS = tuples(st.tuples(INCARNATIONS, SEQNOS))
 SUMMARIES = st.builds(ViewSummary, VIEW_IDS, ADDRESS, st.booleans(), st.integers(0, 0xFFFF))
 DIGESTS = tuples(st.tuples(INCARNATIONS, SEQNOS, SEQNOS, SEQNOS))
 CUTS = tuples(st.tuples(INCARNATIONS, SEQNOS, INCARNATIONS, SEQNOS))
-FINALS = tuples(st.tuples(LIVES, SEQNOS, tuples(st.tuples(SEQNOS, st.integers(0, (1 << 32) - 1)))))
-DECISIONS = st.builds(Decision, CUTS, VIEWS, PAIRS, tuples(VIEWS), tuples(LIVES), VIEW_IDS, SEQNOS, PAIRS, FINALS)
+AGREED = tuples(st.tuples(LIVES, SEQNOS, tuples(st.tuples(SEQNOS, st.integers(0, (1 << 32) - 1)))))
+DECISIONS = st.builds(Decision, CUTS, VIEWS, PAIRS, tuples(VIEWS), tuples(LIVES), VIEW_IDS, SEQNOS, PAIRS, AGREED)
 RECORD = (st.none() | VIEWS, tuples(VIEWS))
 NEEDS = st.sampled_from(StateNeed)
 
@@ -153,7 +153,7 @@ FRAMES: dict[type[Frame], st.SearchStrategy[Frame]] = {
         VIEW_IDS,
         SEQNOS,
         st.none() | DECISIONS,
-        FINALS,
+        AGREED,
         tuples(LIVES),
     ),
     CutTo: st.builds(CutTo, VIEW_IDS, BALLOTS, DECISIONS, *RECORD),
@@ -182,7 +182,7 @@ FRAMES: dict[type[Frame], st.SearchStrategy[Frame]] = {
         VIEW_IDS,
         SEQNOS,
         *RECORD,
-        past=tuples(LIVES),
+        earlier_incarnations=tuples(LIVES),
     ),
     MergeView: st.builds(
         MergeView, BALLOTS, VIEW_IDS, BALLOTS, VIEWS, PAIRS, tuples(VIEWS), tuples(LIVES), VIEW_IDS, *RECORD

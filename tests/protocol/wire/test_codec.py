@@ -17,7 +17,7 @@ from motet.protocol.wire.codec import (
     DATA_OVERHEAD,
     HEADER,
     MAX_RANGES,
-    Envelope,
+    DecodedDatagram,
     Reject,
     Rejection,
     decode,
@@ -95,8 +95,8 @@ GOLDEN_ADDRESS = "01 61 03 3a3a31 781e 0700000000000000"
 GOLDEN_VIEW = f"{GOLDEN_VIEW_ID} 0100 {GOLDEN_ADDRESS} 01"
 GOLDEN_QUAD = "0100000000000000 0200000000000000 0300000000000000 0400000000000000"
 QUADS = ((1, 2, 3, 4),)
-FINALS = ((7, 1, ((3, 0), (4, 2))),)
-DECISION = Decision(QUADS, VIEW, ((7, 2),), (VIEW,), (7,), VIEW.id, 9, ((7, 2),), FINALS)
+AGREED = ((7, 1, ((3, 0), (4, 2))),)
+DECISION = Decision(QUADS, VIEW, ((7, 2),), (VIEW,), (7,), VIEW.id, 9, ((7, 2),), AGREED)
 GOLDEN_AGREED = "0100 0700000000000000 0100000000000000 0200 0300000000000000 00000000 0400000000000000 02000000"
 GOLDEN_DIGEST = "0100 0700000000000000 0200000000000000"
 GOLDEN_LIVES = "0100 0700000000000000"
@@ -155,7 +155,7 @@ GOLDEN: list[tuple[Frame, str, str]] = [
             VIEW.id,
             9,
             DECISION,
-            FINALS,
+            AGREED,
             (7,),
             False,
         ),
@@ -240,14 +240,14 @@ def test_a_frame_comes_back_as_it_was_sent(
     kind: type[Frame], data: st.DataObject, source: int, destination: int
 ) -> None:
     frame = data.draw(FRAMES[kind])
-    assert decode(GROUP, encode(GROUP, source, destination, frame)) == Envelope(source, destination, frame)
+    assert decode(GROUP, encode(GROUP, source, destination, frame)) == DecodedDatagram(source, destination, frame)
 
 
 @pytest.mark.parametrize(("frame", "kind", "fields"), GOLDEN, ids=[type(frame).__name__ for frame, _, _ in GOLDEN])
 def test_the_bytes_of_each_kind_are_those_of_the_released_format(frame: Frame, kind: str, fields: str) -> None:
     golden = bytes.fromhex(GOLDEN_HEADER.format(kind=kind) + fields)
     assert encode(GROUP, SOURCE, DESTINATION, frame).hex(" ") == golden.hex(" ")
-    assert decode(GROUP, golden) == Envelope(SOURCE, DESTINATION, frame)
+    assert decode(GROUP, golden) == DecodedDatagram(SOURCE, DESTINATION, frame)
 
 
 def test_the_id_of_a_group_is_the_released_checksum_of_its_name() -> None:
@@ -350,14 +350,14 @@ def test_bytes_that_are_no_frame_are_rejected_with_the_reason(reason: Reject, ho
 def test_as_many_ranges_as_allowed_are_accepted() -> None:
     ranges = tuple((2 * number + 1, 2 * number + 1) for number in range(MAX_RANGES))
     frame = UnicastXmitRequest(7, ranges)
-    assert decode(GROUP, encode(GROUP, SOURCE, DESTINATION, frame)) == Envelope(SOURCE, DESTINATION, frame)
+    assert decode(GROUP, encode(GROUP, SOURCE, DESTINATION, frame)) == DecodedDatagram(SOURCE, DESTINATION, frame)
 
 
 def test_a_datagram_of_the_largest_size_is_accepted() -> None:
     frame = UnicastData(7, True, 9, pack([bytes(MAX_DATAGRAM_BYTES - HEADER.size - len(DATA_FIELDS) - 12)]))
     largest = encode(GROUP, SOURCE, DESTINATION, frame)
     assert len(largest) == MAX_DATAGRAM_BYTES
-    assert decode(GROUP, largest) == Envelope(SOURCE, DESTINATION, frame)
+    assert decode(GROUP, largest) == DecodedDatagram(SOURCE, DESTINATION, frame)
 
 
 # Were any flag but 0 read as True, 255 datagrams would mean the same frame and re-encode to another one.
@@ -374,7 +374,7 @@ def test_a_flag_that_is_neither_zero_nor_one_is_rejected(flag: int) -> None:
 def assert_total(hostile: bytes) -> None:
     """Decoding answers, never raises; and what it accepts is exactly what somebody could have sent."""
     answer = decode(GROUP, hostile)
-    if isinstance(answer, Envelope):
+    if isinstance(answer, DecodedDatagram):
         assert encode(GROUP, answer.source, answer.destination, answer.frame) == hostile
     else:
         assert isinstance(answer.reason, Reject)

@@ -13,8 +13,8 @@ from motet.protocol.wire.ordered import (
     MOST_NUMBERS,
     NUMBER,
     ORDERED,
-    Number,
     Ordered,
+    SequenceNumber,
     Tag,
     flaw_of_ordered,
     inner_of,
@@ -25,7 +25,7 @@ from motet.protocol.wire.ordered import (
 U64 = st.integers(0, 2**64 - 1)
 IDS = st.integers(0, MOST_COUNT)
 TIMES = st.integers(0, MOST_WALL_NS)
-NUMBERS = st.lists(st.builds(Number, U64, st.integers(0, 2**32 - 1)), max_size=20)
+NUMBERS = st.lists(st.builds(SequenceNumber, U64, st.integers(0, 2**32 - 1)), max_size=20)
 INNER = st.one_of(
     st.lists(st.binary(max_size=20), max_size=5).map(pack),
     st.binary(min_size=70, max_size=200).map(lambda message: fragment(message, 0, 60)),
@@ -33,7 +33,9 @@ INNER = st.one_of(
 
 
 @given(first=IDS, numbers=NUMBERS, inner=INNER, is_ordered=st.booleans())
-def test_what_was_sealed_is_unsealed_again(first: int, numbers: list[Number], inner: bytes, is_ordered: bool) -> None:
+def test_what_was_sealed_is_unsealed_again(
+    first: int, numbers: list[SequenceNumber], inner: bytes, is_ordered: bool
+) -> None:
     body = seal(first, numbers, inner, is_ordered=is_ordered)
     assert flaw(body) is None
     assert unseal(body) == Ordered(first, tuple(numbers), is_ordered, inner)
@@ -42,7 +44,7 @@ def test_what_was_sealed_is_unsealed_again(first: int, numbers: list[Number], in
 
 @given(numbers=NUMBERS, inner=INNER, sent_at=TIMES, producer=U64, sequence=U64)
 def test_a_tag_and_the_time_of_sending_come_back(
-    numbers: list[Number], inner: bytes, sent_at: int, producer: int, sequence: int
+    numbers: list[SequenceNumber], inner: bytes, sent_at: int, producer: int, sequence: int
 ) -> None:
     tag = Tag(producer, sequence)
     body = seal(1, numbers, inner, is_ordered=True, sent_at=sent_at, tag=tag)
@@ -52,20 +54,20 @@ def test_a_tag_and_the_time_of_sending_come_back(
 
 
 @given(first=IDS, numbers=NUMBERS.filter(bool))
-def test_numbers_travel_alone(first: int, numbers: list[Number]) -> None:
+def test_numbers_travel_alone(first: int, numbers: list[SequenceNumber]) -> None:
     body = seal(first, numbers, b"", is_ordered=False)
     assert flaw(body) is None
     assert unseal(body) == Ordered(first, tuple(numbers), False, b"")
 
 
 @given(numbers=NUMBERS, inner=INNER)
-def test_a_sealed_body_has_exactly_the_documented_size(numbers: list[Number], inner: bytes) -> None:
+def test_a_sealed_body_has_exactly_the_documented_size(numbers: list[SequenceNumber], inner: bytes) -> None:
     body = seal(1, numbers, inner, is_ordered=True)
     assert len(body) == HEADER.size + NUMBER.size * len(numbers) + len(inner)
 
 
 def test_the_layout_is_the_documented_one() -> None:
-    assert seal(7, [Number(5, 2)], pack([b"a"]), is_ordered=True, sent_at=9) == bytes.fromhex(
+    assert seal(7, [SequenceNumber(5, 2)], pack([b"a"]), is_ordered=True, sent_at=9) == bytes.fromhex(
         "03 01 0100 00000000  0700000000000000  0900000000000000"
         "0500000000000000 02000000  01000000 01000000 01000000 61"
     )
@@ -76,17 +78,21 @@ def test_the_layout_is_the_documented_one() -> None:
 
 
 def test_as_many_numbers_as_the_count_can_say() -> None:
-    numbers = [Number(index, 0) for index in range(MOST_NUMBERS)]
+    numbers = [SequenceNumber(index, 0) for index in range(MOST_NUMBERS)]
     body = seal(1, numbers, b"", is_ordered=False)
     assert flaw(body) is None
     assert unseal(body).numbers == tuple(numbers)
 
 
 def test_numbers_compare_by_number_and_then_by_proposer() -> None:
-    assert sorted([Number(2, 0), Number(1, 3), Number(1, 1)]) == [Number(1, 1), Number(1, 3), Number(2, 0)]
+    assert sorted([SequenceNumber(2, 0), SequenceNumber(1, 3), SequenceNumber(1, 1)]) == [
+        SequenceNumber(1, 1),
+        SequenceNumber(1, 3),
+        SequenceNumber(2, 0),
+    ]
 
 
-GOOD = seal(1, [Number(1, 0), Number(2, 1)], pack([b"a"]), is_ordered=True)
+GOOD = seal(1, [SequenceNumber(1, 0), SequenceNumber(2, 1)], pack([b"a"]), is_ordered=True)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +105,7 @@ GOOD = seal(1, [Number(1, 0), Number(2, 1)], pack([b"a"]), is_ordered=True)
         (GOOD[: HEADER.size + 2 * NUMBER.size - 1], "2 numbers do not fit into 47 bytes"),
         (HEADER.pack(ORDERED, 0, MOST_NUMBERS, 1, 0), "65535 numbers do not fit into 24 bytes"),
         (HEADER.pack(ORDERED, 1, 0, 1, 0), "nothing to be ordered"),
-        (seal(1, [Number(1, 0)], b"", is_ordered=True), "nothing to be ordered"),
+        (seal(1, [SequenceNumber(1, 0)], b"", is_ordered=True), "nothing to be ordered"),
         (HEADER.pack(ORDERED, 0, 0, 1, 0), "an ordered body that says nothing"),
     ],
 )
@@ -120,7 +126,7 @@ def test_every_flaw_is_named(body: bytes, reason: str) -> None:
 )
 @pytest.mark.parametrize("is_ordered", [True, False])
 def test_a_flaw_of_the_inner_body_is_one_of_the_whole(inner: bytes, reason: str, is_ordered: bool) -> None:
-    assert flaw(seal(1, [Number(1, 0)], inner, is_ordered=is_ordered)) == reason
+    assert flaw(seal(1, [SequenceNumber(1, 0)], inner, is_ordered=is_ordered)) == reason
 
 
 @given(cut=st.integers(0, len(GOOD) - 1))

@@ -1,4 +1,4 @@
-"""One documented list of everything that is counted. A peer's nonsense is never an exception; it is a number here."""
+"""The one documented list of counters. Invalid input from a peer never raises; it is dropped and counted here."""
 
 from __future__ import annotations
 
@@ -9,159 +9,196 @@ from typing import Self
 
 @unique
 class Nature(StrEnum):
-    """What it means for a person when a number grows."""
+    """What it means for an operator when a counter grows."""
 
-    WORK = "work"  # grows with the traffic
-    REPAIR = "repair"  # normal where datagrams are lost, doubled or overtake one another
-    CHANGE = "change"  # normal when members come, go, or meet again
-    NOISE = "noise"  # a few around a restart are normal; one that keeps growing is worth a look
+    WORK = "work"  # Grows with the traffic.
+    REPAIR = "repair"  # Normal where datagrams are lost, duplicated or reordered.
+    CHANGE = "change"  # Normal when members join, leave or merge.
+    REJECTED = "rejected"  # A few around a restart are normal; one that keeps growing needs attention.
 
 
 @unique
 class Count(StrEnum):
-    """What is counted, with what it means. A number that grows under loss is not a fault in itself.
+    """A counter with its meaning. A counter that grows under loss is not a fault in itself.
 
-    `meaning` is what metrics, dashboard and documentation show of it: nowhere else is it written down.
+    Metrics, dashboard and documentation all show `meaning`, so it is written down here only.
     """
 
     meaning: str
     nature: Nature
 
-    def __new__(cls, name: str, nature: Nature = Nature.NOISE, meaning: str = "") -> Self:
+    def __new__(cls, name: str, nature: Nature = Nature.REJECTED, meaning: str = "") -> Self:
         member = str.__new__(cls, name)
         member._value_ = name
         member.nature = nature
         member.meaning = meaning
         return member
 
-    __hash__ = str.__hash__  # it is a key of the counters, for every frame: no Python for that
+    # Counters are looked up for every frame. The default hash of an enum is Python code; that of a string is C.
+    __hash__ = str.__hash__
 
     DATAGRAM_REJECTED = (
         "datagram_rejected",
-        Nature.NOISE,
-        "bytes that are no frame of ours: wrong magic, version, length or group",
+        Nature.REJECTED,
+        "datagrams that are not a valid frame of this group: wrong magic, version, length, group or field",
     )
-    SOURCE_UNKNOWN = "source_unknown", Nature.NOISE, "a well-formed frame of an incarnation that nobody introduced"
+    SOURCE_UNKNOWN = (
+        "source_unknown",
+        Nature.REJECTED,
+        "valid frames from an incarnation that this member does not know",
+    )
     SOURCE_OURSELVES = (
         "source_ourselves",
-        Nature.NOISE,
-        "says that it is from this member itself: forged, or sent back to us; dropped",
+        Nature.REJECTED,
+        "datagrams that name this member as their source: forged, or reflected by the network; dropped",
     )
     FRAME_FAILED = (
         "frame_failed",
-        Nature.NOISE,
-        "an error inside Motet while a frame of a peer was handled; the frame was logged and dropped: report it",
+        Nature.REJECTED,
+        "frames dropped because handling them raised an error inside Motet; the log has the error; report it as a bug",
     )
-    NOT_FOR_US = "not_for_us", Nature.NOISE, "addressed to an earlier life of this process"
-    FRAME_MISPLACED = "frame_misplaced", Nature.NOISE, "a frame that makes no sense in the state we are in"
-    BODY_INCOHERENT = "body_incoherent", Nature.NOISE, "a fragment that does not continue the message before it"
+    NOT_FOR_US = "not_for_us", Nature.REJECTED, "datagrams addressed to an earlier incarnation of this process"
+    FRAME_MISPLACED = "frame_misplaced", Nature.REJECTED, "valid frames that do not fit the member's current state"
+    BODY_INCOHERENT = "body_incoherent", Nature.REJECTED, "fragments that do not continue the unfinished message"
     ORDER_MISMATCH = (
         "order_mismatch",
-        Nature.NOISE,
-        "a frame of total order where this member has none, or of the other carrier: all need the same settings",
+        Nature.REJECTED,
+        "total-order frames for a member without total order, or of another dissemination strategy: settings differ",
     )
 
-    SEAL_MISSING = "seal_missing", Nature.NOISE, "a datagram without a seal, where a key is asked for"
-    SEAL_TRUNCATED = "seal_truncated", Nature.NOISE, "begins like a sealed datagram, and is too short to be one"
-    SEAL_OTHER_VERSION = "seal_other_version", Nature.NOISE, "sealed by a version of Motet that we do not know"
+    SEAL_MISSING = "seal_missing", Nature.REJECTED, "unsealed datagrams received by a member that has a key"
+    SEAL_TRUNCATED = (
+        "seal_truncated",
+        Nature.REJECTED,
+        "datagrams with the magic of a sealed one that are too short to be one",
+    )
+    SEAL_OTHER_VERSION = (
+        "seal_other_version",
+        Nature.REJECTED,
+        "datagrams sealed in a format version that is not known",
+    )
     SEAL_KEY_UNKNOWN = (
         "seal_key_unknown",
-        Nature.NOISE,
-        "sealed with a key that is not in our ring: an old one, or another group's",
+        Nature.REJECTED,
+        "datagrams sealed under a key id that is not in the keyring: an old key, or another group's",
     )
     SEAL_BROKEN = (
         "seal_broken",
-        Nature.NOISE,
-        "does not authenticate: another key under the same id, or altered on its way",
+        Nature.REJECTED,
+        "datagrams that fail authentication: another key under the same id, or altered in transit",
     )
-    SEAL_REPLAYED = "seal_replayed", Nature.NOISE, "came before; normal where the network duplicates"
-    SEAL_TOO_OLD = "seal_too_old", Nature.NOISE, "older than the replay window; normal for a straggler"
+    SEAL_REPLAYED = (
+        "seal_replayed",
+        Nature.REJECTED,
+        "sealed datagrams received again; normal where the network duplicates",
+    )
+    SEAL_TOO_OLD = (
+        "seal_too_old",
+        Nature.REJECTED,
+        "sealed datagrams older than the replay window; normal for stragglers",
+    )
 
-    FAULT_DROPPED = "fault_dropped", Nature.CHANGE, "datagrams that an injected fault dropped or cut off"
-    FAULT_DELAYED = "fault_delayed", Nature.CHANGE, "datagrams that an injected fault held back for a while"
-    FAULT_DUPLICATED = "fault_duplicated", Nature.CHANGE, "datagrams that an injected fault let through twice"
+    FAULT_DROPPED = "fault_dropped", Nature.CHANGE, "datagrams dropped by an injected fault"
+    FAULT_DELAYED = "fault_delayed", Nature.CHANGE, "datagrams delayed by an injected fault"
+    FAULT_DUPLICATED = "fault_duplicated", Nature.CHANGE, "datagrams duplicated by an injected fault"
     FAULT_OVERFLOWED = (
         "fault_overflowed",
         Nature.CHANGE,
-        "datagrams that an injected fault wanted to hold back beyond its bound, and so dropped",
+        "datagrams dropped because an injected delay had reached the bound on delayed datagrams",
     )
 
-    FRAME_DUPLICATE = "frame_duplicate", Nature.REPAIR, "received again; normal under loss and duplication"
+    FRAME_DUPLICATE = "frame_duplicate", Nature.REPAIR, "frames received again; normal under loss and duplication"
     FRAME_OUTSIDE_WINDOW = (
         "frame_outside_window",
         Nature.REPAIR,
-        "ahead of the receive window; dropped, asked for later",
+        "frames ahead of the receive window, which are dropped and requested later",
     )
-    FRAME_OF_OLD_CONNECTION = "frame_of_old_connection", Nature.CHANGE, "a connection id that was replaced since"
-    FRAME_EARLY = "frame_early", Nature.CHANGE, "of a sender that is not in the view yet; kept"
-    FRAME_EARLY_DROPPED = "frame_early_dropped", Nature.CHANGE, "the same, beyond the bound on what is kept"
+    FRAME_OF_OLD_CONNECTION = (
+        "frame_of_old_connection",
+        Nature.CHANGE,
+        "frames of a unicast connection id that was replaced",
+    )
+    FRAME_EARLY = "frame_early", Nature.CHANGE, "multicast frames of a later view, buffered until it is installed"
+    FRAME_EARLY_DROPPED = (
+        "frame_early_dropped",
+        Nature.CHANGE,
+        "multicast frames of a later view, dropped because the buffer for them is full",
+    )
 
     ACK_OF_NON_MEMBER = (
         "ack_of_non_member",
         Nature.CHANGE,
-        "ignored: only members of the view hold back the purge",
+        "acks ignored because their source is not in the view",
     )
-    ACK_BEYOND_SENT = "ack_beyond_sent", Nature.NOISE, "acknowledges what was never sent; ignored"
-    ACK_OF_OLD_CONNECTION = "ack_of_old_connection", Nature.CHANGE, "late; ignored"
+    ACK_BEYOND_SENT = "ack_beyond_sent", Nature.REJECTED, "acks ignored because they name a seqno that was never sent"
+    ACK_OF_OLD_CONNECTION = "ack_of_old_connection", Nature.CHANGE, "late acks of a replaced connection, ignored"
     ACK_DURING_SYNC = (
         "ack_during_sync",
         Nature.CHANGE,
-        "discarded until the peer confirmed the new connection id",
+        "acks discarded because the peer had not confirmed the new connection id of a SYNC",
     )
 
     DIGEST_OVERLAP = (
         "digest_overlap",
         Nature.CHANGE,
-        "two parts of a merge spoke of one stream: their views overlapped; warned of",
+        "merges in which two parts reported the same stream, because their views overlapped; also logged as a warning",
     )
-    MERGE_CANCELLED = "merge_cancelled", Nature.CHANGE, "a part was silent or failed; it is tried again"
+    MERGE_CANCELLED = (
+        "merge_cancelled",
+        Nature.CHANGE,
+        "merges cancelled because a part was silent or failed; retried later",
+    )
     MERGE_UNANSWERED = (
         "merge_unanswered",
         Nature.CHANGE,
-        "of those, the ones in which a coordinator said nothing at all: it crashed, or is cut off",
+        "cancelled merges in which a coordinator never answered: it has crashed or is unreachable",
     )
     MERGE_REFUSED = (
         "merge_refused",
         Nature.CHANGE,
-        "a coordinator said that it is busy; normal when several merge at once",
+        "merge requests that a busy coordinator refused; normal when several merge at once",
     )
     VIEW_CHANGED = "view_changed", Nature.CHANGE, "views installed"
 
     SNAPSHOT_REJECTED = (
         "snapshot_rejected",
-        Nature.NOISE,
-        "bytes that are no message of a snapshot, or a report that makes no sense",
+        Nature.REJECTED,
+        "snapshot messages that cannot be decoded, and reports that name members outside the view",
     )
     SNAPSHOT_ABANDONED = (
         "snapshot_abandoned",
         Nature.CHANGE,
-        "recorded for somebody who gave up, or was silent for too long",
+        "snapshots discarded because their initiator gave up or timed out",
     )
 
-    FRAME_SENT = "frame_sent", Nature.WORK, "first transmissions"
-    FRAME_RESENT = "frame_resent", Nature.REPAIR, "repairs; normal under loss"
-    FRAME_DELIVERED = "frame_delivered", Nature.WORK, "frames handed up"
+    FRAME_SENT = "frame_sent", Nature.WORK, "data frames sent for the first time"
+    FRAME_RESENT = "frame_resent", Nature.REPAIR, "data frames sent again; normal under loss"
+    FRAME_DELIVERED = "frame_delivered", Nature.WORK, "frames delivered in the order of their sender"
     FRAME_ORDERED = "frame_ordered", Nature.WORK, "frames delivered in total order"
     APPEND_REPEATED = (
         "append_repeated",
         Nature.CHANGE,
-        "appends that the log had already, dropped at their turn; normal where a producer is not sure and repeats",
+        "appends dropped because the log already has them; normal where a producer retries",
     )
     ACK_SENT = "ack_sent", Nature.WORK, "acknowledgements sent"
-    REPAIR_ASKED = "repair_asked", Nature.REPAIR, "requests for retransmission sent"
+    REPAIR_ASKED = "repair_asked", Nature.REPAIR, "retransmission requests sent"
     REPAIR_REFUSED = (
         "repair_refused",
         Nature.REPAIR,
-        "frames that a peer asked for again beyond what it may cost for now; it asks again",
+        "requested frames not resent because the repair budget was spent; the peer asks again",
     )
-    LAST_SEQNO_ANNOUNCED = "last_seqno_announced", Nature.REPAIR, '"this was my highest", for a tail that may be lost'
-    PURGED_ANSWERED = "purged_answered", Nature.NOISE, "somebody asked for what is gone"
-    SYNC_SENT = "sync_sent", Nature.CHANGE, "attempts to bring a unicast connection in step again"
-    CONNECTION_REFUSED = "connection_refused", Nature.NOISE, "the bound on peers was reached"
+    LAST_SEQNO_ANNOUNCED = (
+        "last_seqno_announced",
+        Nature.REPAIR,
+        "last-seqno announcements sent, by which receivers detect that the end of a stream was lost",
+    )
+    PURGED_ANSWERED = "purged_answered", Nature.REJECTED, "requests for frames that were purged already"
+    SYNC_SENT = "sync_sent", Nature.CHANGE, "attempts to resynchronize a unicast connection by SYNC"
+    CONNECTION_REFUSED = "connection_refused", Nature.REJECTED, "connections refused because of max_peers"
     CONNECTION_GIVEN_UP = (
         "connection_given_up",
-        Nature.NOISE,
-        "the peer was silent for the whole give-up time",
+        Nature.REJECTED,
+        "unicast connections closed because the peer did not answer within the give-up time",
     )
 
 

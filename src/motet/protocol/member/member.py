@@ -1,10 +1,10 @@
-"""One member, sans-IO: datagrams in, datagrams and delivered messages out. The driver and the simulator run this class.
+"""One member, sans-IO: datagrams in, datagrams and delivered messages out. Driver and simulator run the same class.
 
-The member decodes, finds out who is speaking, hands batches of frames to the machines, carries effects from one machine
-to the other, and turns what remains into datagrams and messages. It decides nothing about protocols. Application
-messages are split out of their frames here, once, at delivery.
+The member decodes datagrams, identifies their sources, passes batches of frames to the machines, routes effects between
+machines, and turns the rest into datagrams and messages. It makes no protocol decisions. Application messages are split
+out of their frames here, once, at delivery.
 
-With a `MembershipConfig` the member finds its group by itself: call `start`. Without one, views are handed to it by
+With a `MembershipConfig` the member finds its group by itself: call `start`. Without one, the caller installs views by
 `install_view`, as the simulator's oracle and some tests do.
 """
 
@@ -28,7 +28,7 @@ from motet.protocol.member.config import MemberConfig
 from motet.protocol.member.delivery import Delivered, Delivery, Superseded
 from motet.protocol.member.durable_state import DurableState
 from motet.protocol.member.segmentation import Segmentation
-from motet.protocol.member.snapshots import SnapshotCarrier
+from motet.protocol.member.snapshots import SnapshotAdapter
 from motet.protocol.membership import (
     Announce,
     Contact,
@@ -47,12 +47,12 @@ from motet.protocol.multicast.machine import FRAMES as MULTICAST_FRAMES
 from motet.protocol.ordering import RolledBack
 from motet.protocol.ordering.machine import FRAMES as ORDERING_FRAMES
 from motet.protocol.snapshot import SnapshotId
-from motet.protocol.snapshot.machine import SendMarker, Tell
+from motet.protocol.snapshot.machine import SendMarker, SendSnapshotMessage
 from motet.protocol.unicast import Unicast
 from motet.protocol.unicast.machine import FRAMES as UNICAST_FRAMES
 from motet.protocol.window.ranges import Ranges, limited
 from motet.protocol.wire.body import UNCOUNTED, Port
-from motet.protocol.wire.codec import Envelope, decode, encode, encode_parts, group_id
+from motet.protocol.wire.codec import DecodedDatagram, decode, encode, encode_parts, group_id
 from motet.protocol.wire.frames import MulticastData, MulticastXmitRequest, UnicastData, UnicastXmitRequest
 from motet.protocol.wire.ordered import Tag
 from motet.protocol.wire.snapshot import Waiting
@@ -65,7 +65,7 @@ FrameFailed = Callable[[bytes, Exception], None]
 
 
 class Timed(Protocol):
-    """A machine that waits for moments."""
+    """A machine with deadlines."""
 
     def tick(self, now: int) -> list[Effect]: ...
 
@@ -78,7 +78,7 @@ class Datagram(Effect):
 
     to: tuple[Address | Endpoint, ...]
     head: bytes
-    tail: bytes = b""  # follows the head at once; apart from it only so that nobody has to copy it
+    tail: bytes = b""  # Sent directly after the head; separate so that a large body need not be copied.
 
     @property
     def data(self) -> bytes:
@@ -87,7 +87,7 @@ class Datagram(Effect):
 
 @record
 class Announcement(Effect):
-    """Bytes for an IP multicast group."""
+    """Bytes to send to an IP multicast group."""
 
     to: IpMulticast
     data: bytes
@@ -100,9 +100,9 @@ class Member:
         group: str,
         config: MemberConfig,
         rng: Random,
-        memory: DurableState | None = None,
+        durable_state: DurableState | None = None,
     ) -> None:
-        memory = memory or DurableState()
+        durable_state = durable_state or DurableState()
         self.address = address
         self._incarnation = address.incarnation
         self.counters = Counters()
@@ -110,42 +110,43 @@ class Member:
         ordering = config.ordering_sized(config.ordering) if config.ordering is not None else None
         self.channel = GroupChannel(address, config.multicast_sized, ordering, self.counters)
         if self.channel.ordering is not None:
-            self.channel.ordering.resume(memory.position, memory.stable, memory.producers)
+            self.channel.ordering.restore(durable_state.position, durable_state.stable, durable_state.producers)
         self.members: tuple[Address, ...] = (address,)
         self._others: tuple[Address, ...] = ()
         self._group = group_id(group)
         self._known: dict[int, Address] = {address.incarnation: address}
-        self._misaddressed: list[bytes] = []  # datagrams of this wake-up for another incarnation at our endpoint
+        self._misaddressed: list[bytes] = []  # Datagrams of this batch for another incarnation at this endpoint.
         self._delivery = Delivery(config.state_buffer_bytes, self.counters)
-        self._strategy = SnapshotCarrier.of(address, self.unicast, self.channel, config.snapshot, self.counters)
-        self.snapshots = self._strategy.machine
+        self._snapshot_adapter = SnapshotAdapter.of(address, self.unicast, self.channel, config.snapshot, self.counters)
+        self.snapshots = self._snapshot_adapter.machine
         self._handlers: dict[type[Frame], Handler] = {
             **dict.fromkeys(MULTICAST_FRAMES, self._receive_multicast),
             **dict.fromkeys(ORDERING_FRAMES, self._receive_order),
             **dict.fromkeys(UNICAST_FRAMES, self._receive_unicast),
         }
-        self._rest: Handler = self._receive_membership  # all other frames
+        self._rest: Handler = self._receive_membership  # Handles all other frames.
         self._of_the_channel: tuple[Handler, ...] = (self._receive_multicast, self._receive_order)
-        self._looped: list[Frame] = []  # what we sent to ourselves
+        self._looped: list[Frame] = []  # Frames that this member sent to itself.
         self.frame_bytes = config.frame_bytes
         self.segmentation = Segmentation(config.packet_bytes)
-        self.on_frame_failed: FrameFailed | None = None  # told of errors in handling a datagram; None: they are raised
-        self._is_order_due = False  # something has come for the channel that was not put in order yet
-        self._is_held = False
-        self._lacks_state = False  # as of the last view or state that was handed up
+        # Called on errors in handling a datagram; None: they are raised.
+        self.on_frame_failed: FrameFailed | None = None
+        self._is_order_due = False  # Frames of the channel have arrived since the last `_put_in_order`.
+        self._is_paused = False
+        self._lacks_state = False  # As of the last view or state that was delivered.
         self._timed: list[Timed] = [self.unicast, self.channel, self.snapshots]
         self._membership: Membership | None = None
         if config.membership is not None:
             settings = config.membership_sized(config.membership)
-            settings = replace(settings, may_bootstrap=settings.may_bootstrap and memory.may_bootstrap)
-            kept = (memory.record, memory.epoch, memory.past)
+            settings = replace(settings, may_bootstrap=settings.may_bootstrap and durable_state.may_bootstrap)
+            kept = (durable_state.record, durable_state.epoch, durable_state.earlier_incarnations)
             self._membership = Membership(address, self.channel, settings, self.counters, rng, *kept)
             self._timed.append(self._membership)
 
     # What the application asks for
 
     def start(self, now: int) -> list[Effect]:
-        """Look for the group; a view of our own comes first, and the group's follows."""
+        """Start to look for the group. The first view has only this member; the group's view follows."""
         self.snapshots.begin_view(self.view, lacks_state=False)
         return self._perform(self.channel.start(self.view, now) + self.membership.start(now), now)
 
@@ -156,123 +157,126 @@ class Member:
         return self._perform(self.channel.send(messages, now, port), now)
 
     def multicast_ordered(
-        self, messages: Sequence[bytes], now: int, *, is_patient: bool = True, port: int = Port.APP
+        self, messages: Sequence[bytes], now: int, *, waits_for_primary: bool = True, port: int = Port.APP
     ) -> list[Effect]:
-        """Deliver these at all members in one order. In a view that is not primary they wait, unless told not to."""
+        """Deliver messages at all members in total order.
+
+        In a view that is not primary they wait, or raise NotPrimaryError if `waits_for_primary` is False.
+        """
         if self.channel.ordering is None:
             raise MisuseError("this member has no total order: give its MemberConfig an OrderingConfig")
         if port in UNCOUNTED:
-            raise MisuseError(f"messages of port {port} are for the members themselves, and are not ordered")
-        if not is_patient and not self.view.is_primary:
+            raise MisuseError(f"port {port} is for internal messages, which are never ordered; use another port")
+        if not waits_for_primary and not self.view.is_primary:
             raise NotPrimaryError(
                 f"{self.view} is not primary: without a majority nothing can be ordered; wait for a primary view"
             )
         return self._perform(self.channel.send_ordered(messages, now, port), now)
 
     def append_tagged(self, tag: Tag, messages: Sequence[bytes], now: int, *, port: int = Port.APP) -> list[Effect]:
-        """The same for a unit that may be sent again, through anybody, and is in the log once."""
+        """Send an idempotent append: however often and through whichever member it is sent, the log has it once."""
         return self._perform(self.channel.send_tagged(tag, messages, now, port), now)
 
     def persisted(self, position: int, now: int) -> list[Effect]:
-        """The journal has the log up to here on its disk."""
+        """The journal has the log up to `position` on disk."""
         self.channel.persisted(position, now)
         return []
 
-    def keep_log(self, *, is_whole: bool = True) -> None:
-        """A journal keeps our log, and has all of it; or a part is still to be fetched."""
+    def keep_log(self, *, is_caught_up: bool = True) -> None:
+        """A journal keeps the log. It is caught up unless a part of it is still being fetched from other members."""
         if self.channel.ordering is not None:
-            self.channel.ordering.keep(is_whole=is_whole)
+            self.channel.ordering.keep(is_caught_up=is_caught_up)
 
     def sync(self, peer: Address, now: int) -> list[Effect]:
         return self._perform(self.unicast.sync(peer, now), now)
 
     def close(self, peer: Address, now: int) -> list[Effect]:
-        """Begin to close the unicast connections with `peer`; what is unacked is flushed first."""
+        """Begin to close the unicast connections with `peer`; unacked messages are flushed first."""
         return self._perform(self.unicast.close(peer, now), now)
 
     def close_receiver(self, peer: Address, now: int, *, remember: bool = True) -> list[Effect]:
-        """Drop the unicast receive window for `peer`; if it goes on sending, a SYNC brings the two in step again."""
+        """Drop the unicast receive window for `peer`; if it keeps sending, a SYNC opens a new one."""
         return self._perform(self.unicast.close_receiver(peer, now, remember=remember), now)
 
-    def hold(self) -> None:
-        """The application is not ready for more: deliver nothing, and let the windows push back on the senders."""
-        self._is_held = True
-        self.unicast.hold()
-        self.channel.hold()
+    def pause(self) -> None:
+        """Deliver nothing until `resume`: the windows fill up, which applies back-pressure to the senders."""
+        self._is_paused = True
+        self.unicast.pause()
+        self.channel.pause()
 
-    def release(self, now: int) -> list[Effect]:
-        self._is_held = False
-        effects = self.unicast.release(now)
+    def resume(self, now: int) -> list[Effect]:
+        self._is_paused = False
+        effects = self.unicast.resume(now)
         if not self._delivery.is_full:
-            effects += self.channel.release(now)
+            effects += self.channel.resume(now)
         return self._perform(effects, now)
 
     def leave(self, now: int) -> list[Effect]:
-        """Sends that wait end with an error. With membership the effect `Left` tells when the others have let us go."""
+        """Leave the group and fail waiting messages. `Left` reports when the others have removed this member."""
         effects = self.snapshots.leave() + self.channel.leave(now)
         if self._membership is not None:
             effects += self._membership.leave(now)
         return self._perform(effects, now)
 
     def supply_state(self, view: ViewId, data: bytes, is_last: bool, now: int) -> list[Effect]:
-        """The application's answer to `ProvideState`, in as many pieces as it likes."""
+        """The application's answer to `ProvideState`, in any number of chunks."""
         return self._perform(self.membership.supply_state(view, data, is_last, now), now)
 
     def require_state(self, now: int) -> list[Effect]:
-        """The application cannot go on without the state where nobody has it: it waits for somebody who has."""
+        """The application needs the state: if no member has it, wait for one that does instead of starting without."""
         self.membership.require_state()
         return []
 
     def begin_state_anew(self, now: int) -> list[Effect]:
-        """Where nobody has the state: what our application holds now is the group's state from now on."""
+        """If no member has the state, declare this application's current state to be the group's state."""
         return self._perform(self.membership.begin_state_anew(now), now)
 
     def refuse_state(self, view: ViewId, reason: str, now: int) -> list[Effect]:
         return self._perform(self.membership.refuse_state(view, reason, now), now)
 
     def start_snapshot(self, now: int) -> tuple[SnapshotId, list[Effect]]:
-        """Record one consistent cut through the whole group; `SnapshotTaken` or `SnapshotFailed` ends it."""
+        """Start a global snapshot; `SnapshotTaken` or `SnapshotFailed` reports the outcome."""
         snapshot, effects = self.snapshots.start(now)
         return snapshot, self._perform(effects, now)
 
     def supply_snapshot_state(
         self, snapshot: SnapshotId, data: bytes, now: int, unsent: Sequence[Waiting] = ()
     ) -> list[Effect]:
-        """The application's answer to `RecordState`: its state at exactly that place among its deliveries.
+        """The application's answer to `RecordState`: its state at exactly that point among its deliveries.
 
-        `unsent`: what the application has sent before, as it believes, and a driver has not handed to us yet.
+        `unsent`: messages that the application had sent before and that the driver has not passed to the member yet.
         """
-        return self._perform(self._strategy.supply(snapshot, data, unsent, self.members, now), now)
+        return self._perform(self._snapshot_adapter.supply(snapshot, data, unsent, self.members, now), now)
 
     def refuse_snapshot_state(
-        self, snapshot: SnapshotId, reason: str, now: int, *, passes: bool = False
+        self, snapshot: SnapshotId, reason: str, now: int, *, is_transient: bool = False
     ) -> list[Effect]:
-        """The application cannot give its state, or not yet; the snapshot fails, and its initiator hears why."""
-        return self._perform(self.snapshots.refuse(snapshot, reason, now, passes=passes), now)
+        """The application cannot supply its state, or not yet: the snapshot fails with `reason` at its initiator."""
+        return self._perform(self.snapshots.refuse(snapshot, reason, now, is_transient=is_transient), now)
 
-    # Views that are handed to us
+    # Views installed by the caller
 
     def learn(self, address: Address) -> None:
-        """Whoever is introduced can be heard; frames of anybody else are dropped."""
+        """Accept frames of this address; those of unknown incarnations are dropped."""
         self._known[address.incarnation] = address
 
     def forget(self, address: Address, now: int) -> list[Effect]:
-        """The process is gone for good: release whoever waits for it, and drop what is kept of it."""
+        """The process has ended: fail what waits for it, and drop its buffered frames."""
         if address == self.address or address in self.members:
             raise MisuseError(f"{address} is in the view; install a view without it first")
-        return self._perform(self._part_with(address, now), now)
+        return self._perform(self._remove_peer(address, now), now)
 
     def install_view(self, members: Sequence[Address], digest: Mapping[Address, int], now: int) -> list[Effect]:
         effects = self.multicast.install_view(members, digest, now)
         self._change_members(members)
         return self._perform(effects, now)
 
-    # What the driver brings
+    # Inputs from the driver
 
     def receive(self, datagrams: Sequence[bytes], now: int, sources: Sequence[Endpoint] | None = None) -> list[Effect]:
-        """All datagrams of one wake-up; runs of frames of one peer for one machine are handled as one batch.
+        """Handle all datagrams of one wake-up; consecutive frames of one peer for one machine form a batch.
 
-        `sources` says where each came from; it is needed only while `wants_sources`.
+        `sources` has the endpoint that each datagram came from; it is needed only while `wants_sources`.
         """
         effects: list[Effect] = []
         batch: list[Frame] = []
@@ -296,7 +300,7 @@ class Member:
         return effects + self._put_in_order(now) if self._is_order_due else effects
 
     def _ask_who_spoke(self, datagrams: Sequence[bytes], sources: Sequence[Endpoint], now: int) -> list[Effect]:
-        """Datagrams for an earlier incarnation of ours prove nothing, for they may be replayed; an answer would."""
+        """Probe the sources of datagrams for an earlier incarnation: those may be replayed, but an answer is not."""
         misaddressed, self._misaddressed = {id(datagram) for datagram in self._misaddressed}, []
         if not self.wants_sources:
             return []
@@ -327,19 +331,19 @@ class Member:
             self._failed(datagram, error, self.on_frame_failed)
             return []
 
-    def _failed(self, datagram: bytes, error: Exception, tell: FrameFailed) -> None:
+    def _failed(self, datagram: bytes, error: Exception, report: FrameFailed) -> None:
         self.counters[Count.FRAME_FAILED] += 1
         self._looped.clear()
-        tell(datagram, error)
+        report(datagram, error)
 
     def _handed_up(self) -> tuple[int, ...]:
-        """Grows with all that is handed to the application, or promised to it."""
+        """Counts that change whenever something is delivered or promised to the application."""
         counters, membership = self.counters, self._membership
         streams = (counters[Count.FRAME_DELIVERED], counters[Count.FRAME_ORDERED], counters[Count.VIEW_CHANGED])
         return (*streams, membership.handed_up) if membership is not None else streams
 
     def _put_in_order(self, now: int) -> list[Effect]:
-        """What came for the channel, from whomever, is put in order at once: before anything else, and at the end."""
+        """Advance the channel once for all of its frames in a batch, before frames of other machines are handled."""
         self._is_order_due = False
         return self._perform(self.channel.advance(now), now)
 
@@ -352,7 +356,7 @@ class Member:
         return self._perform(self.membership.not_found(source, now), now)
 
     def tick(self, now: int) -> list[Effect]:
-        """Whoever waits for this moment; most often that is one machine."""
+        """Tick the machines that are due; mostly that is one."""
         effects: list[Effect] = []
         for machine in self._timed:
             due = machine.next_deadline()
@@ -361,7 +365,7 @@ class Member:
         return self._perform(effects, now)
 
     def next_deadline(self) -> int | None:
-        """The driver may be woken before that in vain, but never too late."""
+        """When `tick` must be called next. It may be too early, which is harmless, but never too late."""
         first: int | None = None
         for machine in self._timed:
             due = machine.next_deadline()
@@ -370,11 +374,11 @@ class Member:
         return first
 
     def set_wall_clock(self, wall_ns: int, now: int) -> None:
-        """What the clock on the wall shows at `now`; it goes into the frames of the log, and nothing else."""
+        """Set the wall clock at `now`. It is used only for the timestamps of ordered frames."""
         if self.channel.ordering is not None:
             self.channel.ordering.wall_offset_ns = wall_ns - now
 
-    # What others may look at
+    # Queries
 
     @property
     def membership(self) -> Membership:
@@ -384,7 +388,7 @@ class Member:
 
     @property
     def wants_sources(self) -> bool:
-        """Whether `receive` needs to know where datagrams come from: until there is a group, to find the one before."""
+        """Whether `receive` needs the sources of datagrams: without a primary view, to find the group from before."""
         return self._membership is not None and not self._membership.view.is_primary
 
     @property
@@ -400,32 +404,32 @@ class Member:
         return self.membership.record
 
     @property
-    def memory(self) -> DurableState:
-        """What a journal that is always up to date would hand to the next life of this process."""
+    def durable_state(self) -> DurableState:
+        """The durable state that an up-to-date journal passes to the next incarnation of this process."""
         membership, ordering = self.membership, self.channel.ordering
         position, stable = (ordering.position, ordering.stable) if ordering is not None else (0, 0)
-        past = (*membership.past, self.address.incarnation)
-        known = (membership.record, membership.epoch, position, stable, past, self.producers)
+        earlier_incarnations = (*membership.earlier_incarnations, self.address.incarnation)
+        known = (membership.record, membership.epoch, position, stable, earlier_incarnations, self.producers)
         return DurableState(*known, may_bootstrap=membership.may_bootstrap)
 
     @property
     def producers(self) -> tuple[tuple[int, int], ...]:
-        """Of appends that can be repeated: the highest sequence of each producer, as the log stands."""
+        """The highest sequence of each producer of idempotent appends in the log."""
         return self.channel.ordering.producers if self.channel.ordering is not None else ()
 
     @property
     def append_bytes(self) -> int:
-        """How many bytes of messages and their lengths go into one append."""
+        """The largest idempotent append: the bytes of its messages, and a length for each."""
         return self.channel.ordering.append_bytes if self.channel.ordering is not None else 0
 
     @property
     def is_settled(self) -> bool:
-        """No view change is under way, as far as this member knows."""
+        """Whether no view change is in progress, as far as this member knows."""
         return self.membership.is_settled
 
     @property
-    def held_frames(self) -> int:
-        return self.unicast.held_frames + self.multicast.held_frames
+    def buffered_frames(self) -> int:
+        return self.unicast.buffered_frames + self.multicast.buffered_frames
 
     # Frames
 
@@ -440,10 +444,10 @@ class Member:
 
     def _admit(self, datagram: bytes, now: int) -> tuple[Address, Frame] | None:
         envelope = decode(self._group, datagram)
-        if not isinstance(envelope, Envelope):
+        if not isinstance(envelope, DecodedDatagram):
             self.counters[Count.DATAGRAM_REJECTED] += 1
             return None
-        if envelope.source == self._incarnation:  # what we send to ourselves never comes from the network
+        if envelope.source == self._incarnation:  # Frames to this member itself bypass the network.
             self.counters[Count.SOURCE_OURSELVES] += 1
             return None
         if envelope.destination != NOBODY and envelope.destination != self._incarnation:
@@ -460,8 +464,8 @@ class Member:
             return None
         return source, envelope.frame
 
-    def _introduced(self, envelope: Envelope, sender: Address) -> tuple[Address, Frame] | None:
-        """A greeting says who its sender is; it must be the one that the datagram says."""
+    def _introduced(self, envelope: DecodedDatagram, sender: Address) -> tuple[Address, Frame] | None:
+        """A discovery frame contains its sender's address, which must match the source of the datagram."""
         if sender.incarnation != envelope.source or sender == self.address:
             self.counters[Count.FRAME_MISPLACED] += 1
             return None
@@ -517,17 +521,17 @@ class Member:
             self.channel.ordering.allow_fast_path(self._membership.is_well_heard(now))
         return effects
 
-    # Effects of the machines, carried on or made concrete
+    # Effects of the machines: routed to other machines, or turned into datagrams and messages
 
     def _perform(self, effects: list[Effect], now: int) -> list[Effect]:
-        """All that one input of one machine has led to. Only then does a snapshot know how far everything is."""
+        """Perform all effects of one input. Only then does a snapshot know how far every channel was delivered."""
         made = self._made(effects, now) if effects else []
         if self._looped:
-            made += self._hear_ourselves(now)
-        return made + self._made(self._strategy.settle(now), now) if self.snapshots.is_recording else made
+            made += self._receive_own(now)
+        return made + self._made(self._snapshot_adapter.settle(now), now) if self.snapshots.is_recording else made
 
-    def _hear_ourselves(self, now: int) -> list[Effect]:
-        """Unicast frames to ourselves take the way of all others, without the network."""
+    def _receive_own(self, now: int) -> list[Effect]:
+        """Handle unicast frames to this member itself like all others, without the network."""
         made: list[Effect] = []
         for _ in steps("what this member sends to itself", MOST_SENDS):
             if not self._looped:
@@ -540,7 +544,8 @@ class Member:
         made: list[Effect] = []
         for effect in effects:
             if type(effect) is Transmit and effect.to.incarnation == self._incarnation:
-                if isinstance(effect.frame, UNICAST_FRAMES):  # of all others nobody but a forged cut makes us ask
+                # Only a forged cut can make a member request frames of any other kind from itself.
+                if isinstance(effect.frame, UNICAST_FRAMES):
                     self._looped.append(effect.frame)
             elif type(effect) is Transmit:
                 if type(effect.frame) in CARRY_BODIES:
@@ -557,7 +562,7 @@ class Member:
         return made
 
     def _make_concrete(self, effect: Effect, now: int) -> list[Effect]:
-        """What is not of every day."""
+        """Effects outside the hot path."""
         match effect:
             case Contact():
                 return [Datagram((effect.to,), *self._parts(NOBODY, effect.frame))]
@@ -568,13 +573,13 @@ class Member:
             case RolledBack() if self._membership is not None:
                 self._membership.rolled_back()
             case StateReceived():
-                return [effect, *(self._release_held(now) if effect.is_last else [])]
+                return [effect, *(self._deliver_buffered(now) if effect.is_last else [])]
             case BehindPurgePoint() if self._membership is not None:
                 return [effect, *self._made(self._membership.behind_purge_point(effect.sender, now), now)]
             case SendMarker():
-                return self._made(self._strategy.mark(effect, self.members, now), now)
-            case Tell():
-                return self._made(self._strategy.tell(effect, now), now)
+                return self._made(self._snapshot_adapter.mark(effect, self.members, now), now)
+            case SendSnapshotMessage():
+                return self._made(self._snapshot_adapter.send_to(effect, now), now)
         return [effect]
 
     def _parts(self, destination: int, frame: Frame) -> tuple[bytes, bytes]:
@@ -590,40 +595,40 @@ class Member:
         return [Datagram(self._others, *self._parts(NOBODY, frame))]
 
     def _deliver(self, effect: Deliver, now: int) -> list[Effect]:
-        keep_back = self._lacks_state and effect.channel is not Channel.UNICAST
-        delivered = self._delivery.take(effect, keep_back=keep_back)
-        if keep_back and self._delivery.is_full:
-            self.channel.hold()
-        return self._made(self._strategy.hand_up(delivered, now), now) if delivered else []
+        is_buffering = self._lacks_state and effect.channel is not Channel.UNICAST
+        delivered = self._delivery.take(effect, is_buffering=is_buffering)
+        if is_buffering and self._delivery.is_full:
+            self.channel.pause()
+        return self._made(self._snapshot_adapter.hand_up(delivered, now), now) if delivered else []
 
     def _hand_up(self, delivered: Sequence[Delivered], now: int) -> list[Effect]:
-        return self._made(self._strategy.hand_up(delivered, now), now)
+        return self._made(self._snapshot_adapter.hand_up(delivered, now), now)
 
-    def _release_held(self, now: int) -> list[Effect]:
-        """The state is here: what was delivered since follows it."""
+    def _deliver_buffered(self, now: int) -> list[Effect]:
+        """The state has arrived: deliver what was buffered during the transfer."""
         self._lacks_state, was_full = False, self._delivery.is_full
         self.snapshots.has_state()
-        released = self._hand_up(self._delivery.release(), now)
-        return released + (self._made(self.channel.release(now), now) if was_full and not self._is_held else [])
+        released = self._hand_up(self._delivery.take_buffered(), now)
+        return released + (self._made(self.channel.resume(now), now) if was_full and not self._is_paused else [])
 
     # Views
 
     def _enter_view(self, installed: ViewInstalled, now: int) -> list[Effect]:
-        """Whoever is not in the view any more is gone, as far as unicast is concerned, until it comes back."""
+        """Install a view, and close the unicast connections of members that are no longer in it."""
         gone = [member for member in self.members if member not in installed.view]
-        self._delivery.retain((), Channel.MULTICAST, Channel.TOTAL)  # no message spans two views
+        self._delivery.retain((), Channel.MULTICAST, Channel.TOTAL)  # No message spans two views.
         was_full = self._delivery.is_full
-        kept = self._end_of_keeping(installed, now)
+        kept = self._end_buffering(installed, now)
         kept += self.snapshots.begin_view(installed.view, lacks_state=self._lacks_state)
         self._change_members(installed.view.members)
-        effects = [effect for member in gone for effect in self._part_with(member, now)]
-        effects += self.channel.release(now) if was_full and not self._is_held else []
+        effects = [effect for member in gone for effect in self._remove_peer(member, now)]
+        effects += self.channel.resume(now) if was_full and not self._is_paused else []
         return [*kept, installed, *self._made(effects, now)]
 
-    def _end_of_keeping(self, installed: ViewInstalled, now: int) -> list[Effect]:
-        """What was kept back is in the state that comes with the view; if none comes, it is delivered after all."""
+    def _end_buffering(self, installed: ViewInstalled, now: int) -> list[Effect]:
+        """Drop buffered deliveries, which the new view's state contains; without a state transfer, deliver them."""
         self._lacks_state = self.address.incarnation in installed.lacking
-        kept = self._delivery.release()
+        kept = self._delivery.take_buffered()
         if not self._lacks_state:
             return self._hand_up(kept, now)
         ours = [batch for batch in kept if batch.channel is Channel.TOTAL and batch.sender == self.address]
@@ -636,7 +641,7 @@ class Member:
             self.learn(address)
         self._delivery.retain(members, Channel.MULTICAST, Channel.TOTAL)
 
-    def _part_with(self, address: Address, now: int) -> list[Effect]:
+    def _remove_peer(self, address: Address, now: int) -> list[Effect]:
         self._known.pop(address.incarnation, None)
         self.multicast.forget(address)
         effects = self.unicast.remove(address, now)

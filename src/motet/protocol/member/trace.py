@@ -1,4 +1,4 @@
-"""Effects as trace events: the one place that knows both, used by the driver and by the simulator."""
+"""Converts effects to trace events, for the driver and the simulator alike."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from motet.protocol.core.trace import Emit, TraceEvent, TraceKind, trace_name, t
 from motet.protocol.member.delivery import Delivered
 from motet.protocol.member.member import Announcement, Datagram, Member
 from motet.protocol.membership import (
-    Accused,
     BecameBusy,
     BecameResponsive,
     DigestsOverlapped,
+    FlushTimedOut,
     Left,
     ProvideState,
     StateFailed,
@@ -35,7 +35,7 @@ from motet.protocol.ordering import AppendRepeated, RolledBack, StableAdvanced
 from motet.protocol.snapshot import RecordState, SnapshotFailed, SnapshotTaken
 from motet.protocol.wire.codec import kind_name
 
-# What a member does without an effect, and only counts.
+# What a member does without an effect is visible in its counters only.
 COUNTED = {
     Count.FRAME_RESENT: TraceKind.FRAME_RESENT,
     Count.MERGE_CANCELLED: TraceKind.MERGE_FAILED,
@@ -52,7 +52,7 @@ COUNTED = {
 
 
 def events_of(effect: Effect, member: Address, now: int) -> list[TraceEvent]:
-    """What an effect says, as events of `member` at `now`; nothing for what is of no interest to an onlooker."""
+    """The trace events for an effect of `member` at `now`; none for an internal effect."""
     local, kinds = trace_name(member), TraceKind
     match effect:
         case Datagram(to=to, data=data):
@@ -66,12 +66,12 @@ def events_of(effect: Effect, member: Address, now: int) -> list[TraceEvent]:
         case ViewInstalled():
             return _installed(effect, local, now)
         case _:
-            event = _told(effect, local, now)
+            event = _event_of(effect, local, now)
             return [] if event is None else [event]
 
 
 def _delivered(effect: Delivered, local: str, now: int) -> list[TraceEvent]:
-    if not effect.messages:  # a fragment that ends no message
+    if not effect.messages:  # A fragment that completes no message.
         return []
     sender, channel = trace_name(effect.sender), effect.channel.value
     size, count = sum(map(len, effect.messages)), len(effect.messages)
@@ -95,7 +95,7 @@ def _installed(effect: ViewInstalled, local: str, now: int) -> list[TraceEvent]:
     return events
 
 
-def _told(effect: Effect, local: str, now: int) -> TraceEvent | None:
+def _event_of(effect: Effect, local: str, now: int) -> TraceEvent | None:
     kinds = TraceKind
     match effect:
         case Admitted(channel, to, through):
@@ -127,15 +127,15 @@ def _told(effect: Effect, local: str, now: int) -> TraceEvent | None:
             return TraceEvent(now, local, kinds.BUSY, trace_name(peer))
         case BecameResponsive(peer):
             return TraceEvent(now, local, kinds.RESPONSIVE, trace_name(peer))
-        case Accused(peer):
-            return TraceEvent(now, local, kinds.ACCUSED, trace_name(peer))
+        case FlushTimedOut(peer):
+            return TraceEvent(now, local, kinds.FLUSH_TIMED_OUT, trace_name(peer))
         case Left():
             return TraceEvent(now, local, kinds.LEFT)
         case ProvideState(view):
             return TraceEvent(now, local, kinds.STATE_ASKED, view=trace_view(view))
         case StateReceived(view, data, is_first, is_last):
-            piece = " ".join(word for word, holds in (("first", is_first), ("last", is_last)) if holds) or None
-            return TraceEvent(now, local, kinds.STATE_RECEIVED, view=trace_view(view), size=len(data), detail=piece)
+            place = " ".join(word for word, holds in (("first", is_first), ("last", is_last)) if holds) or None
+            return TraceEvent(now, local, kinds.STATE_RECEIVED, view=trace_view(view), size=len(data), detail=place)
         case RecordState(snapshot):
             return TraceEvent(now, local, kinds.SNAPSHOT, detail=f"{snapshot} is recorded")
         case SnapshotTaken(snapshot, view, reports):
@@ -155,7 +155,7 @@ def _peer(to: Address | Endpoint | None) -> str | None:
 
 
 class Tracer:
-    """Turns what goes into and comes out of one member into events. Whoever wants no trace has no Tracer."""
+    """Turns the inputs and outputs of one member into trace events. Without tracing there is no Tracer."""
 
     def __init__(self, member: Member, emit: Emit) -> None:
         self._member = member
@@ -164,26 +164,26 @@ class Tracer:
         self._counted = dict.fromkeys(COUNTED, 0)
 
     def started(self, now: int) -> None:
-        self._tell(TraceKind.STARTED, now, detail=str(self._member.address.endpoint))
+        self._record(TraceKind.STARTED, now, detail=str(self._member.address.endpoint))
 
     def failed(self, why: str, now: int) -> None:
-        self._tell(TraceKind.FAILED, now, detail=why)
+        self._record(TraceKind.FAILED, now, detail=why)
 
     def fault(self, what: str, now: int) -> None:
-        self._tell(TraceKind.FAULT, now, detail=what)
+        self._record(TraceKind.FAULT, now, detail=what)
 
     def performed(self, effects: Iterable[Effect], now: int) -> None:
-        """What a member answered to one input; what it did without an effect shows in its counters."""
+        """Trace the effects of one input, and the counters that it changed."""
         for effect in effects:
-            self.told(effect, now)
-        self.told_by_counters(now)
+            self.record_effect(effect, now)
+        self.record_counters(now)
 
-    def told(self, effect: Effect, now: int) -> None:
+    def record_effect(self, effect: Effect, now: int) -> None:
         for event in events_of(effect, self._member.address, now):
             self._emit(event)
 
     def received(self, data: bytes, now: int, source: Address | Endpoint | None = None) -> None:
-        """A plain datagram, before the member sees it."""
+        """Trace an unsealed datagram, before the member handles it."""
         event = TraceEvent(
             now, self._local, TraceKind.DATAGRAM_RECEIVED, _peer(source), size=len(data), detail=kind_name(data)
         )
@@ -194,13 +194,13 @@ class Tracer:
             TraceEvent(now, self._local, TraceKind.DATAGRAM_DROPPED, _peer(peer), count=1, size=size, detail=why)
         )
 
-    def told_by_counters(self, now: int) -> None:
+    def record_counters(self, now: int) -> None:
         counters = self._member.counters
         for count, before in self._counted.items():
             grown = counters[count] - before
             if grown:
                 self._counted[count] += grown
-                self._tell(COUNTED[count], now, count=grown, detail=count.value)
+                self._record(COUNTED[count], now, count=grown, detail=count.value)
 
-    def _tell(self, kind: TraceKind, now: int, *, count: int | None = None, detail: str | None = None) -> None:
+    def _record(self, kind: TraceKind, now: int, *, count: int | None = None, detail: str | None = None) -> None:
         self._emit(TraceEvent(now, self._local, kind, count=count, detail=detail))

@@ -20,7 +20,7 @@ from motet.protocol.membership.discovery import (
     SharedDirectory,
     StaticSeeds,
 )
-from motet.protocol.membership.engine import Accused, EngineConfig, Left, MergeUnanswered, ViewInstalled
+from motet.protocol.membership.engine import EngineConfig, FlushTimedOut, Left, MergeUnanswered, ViewInstalled
 from motet.protocol.membership.machine import Membership
 from motet.protocol.membership.overlap import DigestsOverlapped, ReportedEntry
 from motet.protocol.membership.primary import PrimaryRecord, is_primary
@@ -35,7 +35,6 @@ from motet.protocol.membership.transfer import (
 )
 
 __all__ = [
-    "Accused",
     "Announce",
     "BecameBusy",
     "BecameResponsive",
@@ -47,6 +46,7 @@ __all__ = [
     "DnsName",
     "EngineConfig",
     "FailureDetector",
+    "FlushTimedOut",
     "IpMulticast",
     "Left",
     "Membership",

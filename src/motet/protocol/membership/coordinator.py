@@ -15,7 +15,7 @@ from motet.protocol.core.effects import Effect, Frame
 from motet.protocol.core.identity import Address
 from motet.protocol.core.view import Ballot, View, ViewId
 from motet.protocol.membership.merge import lacking_of, lacks_everywhere
-from motet.protocol.membership.participant import Accused, Left, Participant
+from motet.protocol.membership.participant import FlushTimedOut, Left, Participant
 from motet.protocol.membership.primary import PrimaryRecord, combined, is_primary
 from motet.protocol.window.digest import DigestEntry, cut_of
 from motet.protocol.wire.agreed import combined_agreed
@@ -27,7 +27,7 @@ from motet.protocol.wire.frames import (
     Decision,
     Installed,
     LeaveRequest,
-    LogEnd,
+    LogCheckpoint,
     Nack,
     Prepare,
     Prepared,
@@ -52,7 +52,7 @@ class Round:
     extensions: int = 0  # how often its time was prolonged in this phase
     answers: dict[Address, Prepared] = field(default_factory=dict)
     plan: CutTo | None = None
-    log: LogEnd = field(default_factory=LogEnd)  # where our own will stand when the view has ended
+    log: LogCheckpoint = field(default_factory=LogCheckpoint)  # where our own will stand when the view has ended
     ready: set[Address] = field(default_factory=set)
     voids: bool = False  # of the round before: nobody has installed, or will install, what it planned
     merge: Ballot | None = None  # this round prepares our part of a merge
@@ -185,16 +185,18 @@ class Coordinator(Participant):
     def _heirs(self, current: Round) -> tuple[int, ...]:
         """The earlier incarnations that those who go on stand for."""
         staying = [answer for member, answer in current.answers.items() if member not in current.leavers]
-        return tuple(incarnation for answer in staying for incarnation in answer.past)
+        return tuple(incarnation for answer in staying for incarnation in answer.earlier_incarnations)
 
     def _decide(self, current: Round) -> Decision:
         staying = tuple(member for member in current.participants if member not in current.leavers)
         members = staying or (self._local,)  # where all leave, the coordinator is the last to go
         record = self._record_of(current)
         view_id = self._next_id(max(record.highest_number, self.view.id.number))
-        founders = [member for member in members if member in current.answers and current.answers[member].may_bootstrap]
+        bootstrap_voters = [
+            member for member in members if member in current.answers and current.answers[member].may_bootstrap
+        ]
         lacking = self._lacking(current, members)
-        counted = (members, record, current.leavers, founders, self._heirs(current))
+        counted = (members, record, current.leavers, bootstrap_voters, self._heirs(current))
         may_be = self.is_primary_with(*counted, lacking=lacking)
         following = View(view_id, members, may_be)
         cut = self._end_of(current)
@@ -215,7 +217,7 @@ class Coordinator(Participant):
         members: Sequence[Address],
         record: PrimaryRecord,
         leavers: Collection[Address],
-        founders: Sequence[Address],
+        bootstrap_voters: Sequence[Address],
         heirs: Collection[int],
         lacking: Collection[int],
     ) -> bool:
@@ -228,7 +230,11 @@ class Coordinator(Participant):
             return True
         if lacks_everywhere(members, lacking):
             return False
-        if record.last is None and not self._config.static_quorum and not self._surroundings.may_found(founders):
+        if (
+            record.last is None
+            and not self._config.static_quorum
+            and not self._surroundings.may_found(bootstrap_voters)
+        ):
             return False
         return is_primary(members, [record], leavers, self._config.static_quorum, set(heirs))
 
@@ -237,7 +243,7 @@ class Coordinator(Participant):
         if current is None or current.plan is None or source in current.ready:
             return []
         current.ready.add(source)
-        current.log = LogEnd(frame.position, frame.producers) if source == self._local else current.log
+        current.log = LogCheckpoint(frame.position, frame.producers) if source == self._local else current.log
         if not current.ready.issuperset(current.participants):
             return []
         if current.merge is not None:
@@ -397,7 +403,7 @@ class Coordinator(Participant):
         self._accused.update(accused)
         self._frozen_since = now if self.is_frozen else None
         current = self._round
-        effects = [Accused(member) for member in accused] + self._reconsider(now)
+        effects = [FlushTimedOut(member) for member in accused] + self._reconsider(now)
         if current is None or self._round is not current:
             return effects
         return effects + self._call_off(current, is_off=not self._is_in_doubt(current)) + self._reconsider(now)

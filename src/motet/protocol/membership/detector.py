@@ -245,7 +245,7 @@ class FailureDetector:
         if not link.is_late(frame.beat):
             link.loss_out = min(frame.loss, LOSS_SCALE) / LOSS_SCALE
         self._links.arrived(link, frame.beat, now)
-        link.echoed(frame.echo, frame.held_ns, now)
+        link.echoed(frame.echo, frame.echo_delay_ns, now)
 
     def receive_indirect(self, source: Address, frame: IndirectProbe | Vouched, now: int) -> list[Effect]:
         """Somebody cannot hear a member of our view, or heard one that we cannot hear."""
@@ -371,8 +371,8 @@ class FailureDetector:
         if state is None:
             return (0, 0, 0, 0)
         link = state.link
-        held_ns = now - link.heard_at if link.heard else 0
-        return (link.next_beat(now), link.heard, max(0, held_ns), int(link.loss.share * LOSS_SCALE))
+        echo_delay_ns = now - link.heard_at if link.heard else 0
+        return (link.next_beat(now), link.heard, max(0, echo_delay_ns), int(link.loss.share * LOSS_SCALE))
 
     def _probe(self, peer: Address, state: _Peer, now: int) -> Effect:
         return Transmit(peer, AreYouAlive(*self._measured(state, now)))

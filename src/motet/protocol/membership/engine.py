@@ -19,9 +19,9 @@ from motet.protocol.core.view import NO_BALLOT, Ballot, ViewId, ViewSummary
 from motet.protocol.membership.coordinator import IN_DOUBT_ANSWERS, Coordinator, Round
 from motet.protocol.membership.merge import MergeLeader, Phase, Sends
 from motet.protocol.membership.participant import (
-    Accused,
     EngineConfig,
     Flushed,
+    FlushTimedOut,
     Left,
     MergeFailed,
     MergeUnanswered,
@@ -39,7 +39,7 @@ from motet.protocol.wire.frames import (
     Decision,
     Installed,
     LeaveRequest,
-    LogEnd,
+    LogCheckpoint,
     MergeCancel,
     MergeCommit,
     MergeReady,
@@ -55,8 +55,8 @@ from motet.protocol.wire.frames import (
 
 __all__ = [
     "FRAMES",
-    "Accused",
     "EngineConfig",
+    "FlushTimedOut",
     "Flushed",
     "Left",
     "MergeFailed",
@@ -293,7 +293,7 @@ class ViewEngine(Coordinator):
             record.last,
             record.attempts,
             self._heirs(current),
-            any(answer.is_whole for member, answer in current.answers.items() if member not in current.leavers),
+            any(answer.is_caught_up for member, answer in current.answers.items() if member not in current.leavers),
         )
 
     def _on_merge_view(self, source: Address, frame: MergeView, now: int) -> list[Effect]:
@@ -360,9 +360,9 @@ class ViewEngine(Coordinator):
         return self._agree(leader, now) if leader.respond(source, frame) else []
 
     def _agree(self, leader: MergeLeader, now: int) -> list[Effect]:
-        if not leader.is_whole():
+        if not leader.is_caught_up():
             return self._cancel_merge(leader.coordinators)
-        counted = (leader.members, leader.record, leader.leavers, leader.founders, leader.heirs)
+        counted = (leader.members, leader.record, leader.leavers, leader.bootstrap_voters, leader.heirs)
         is_primary_now = self.is_primary_with(*counted, lacking=leader.lacking)
         leader.agree(self._next_id(leader.highest_number), is_primary_now, self._counters)
         self._lead_until = now + LEADER_ANSWERS * self._answer_ns
@@ -381,7 +381,10 @@ class ViewEngine(Coordinator):
         leader = self._leader
         if leader is None or leader.merge != frame.merge:
             return self._settle_old_merge(source, frame.merge)
-        if not leader.ready(source, frame.ballot, LogEnd(frame.position, frame.producers)) or leader.plan is None:
+        if (
+            not leader.ready(source, frame.ballot, LogCheckpoint(frame.position, frame.producers))
+            or leader.plan is None
+        ):
             return []
         self._led = MergeCommit(leader.merge, leader.plan.following.id, *leader.log)
         self._led_parts = tuple(leader.coordinators)

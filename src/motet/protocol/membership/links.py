@@ -92,14 +92,14 @@ class Link:
         self.heard, self.heard_at = beat, now
         return gap
 
-    def echoed(self, beat: int, held_ns: int, now: int) -> None:
+    def echoed(self, beat: int, echo_delay_ns: int, now: int) -> None:
         sent_at = self._sent_at.get(beat)
         if sent_at is None:
             return
         for earlier in [one for one in self._sent_at if one <= beat]:
             del self._sent_at[earlier]
         self.has_echo = True
-        self.round_trip.sample(max(0, now - sent_at - held_ns))
+        self.round_trip.sample(max(0, now - sent_at - echo_delay_ns))
 
 
 class Links:

@@ -67,7 +67,7 @@ class Membership(Surroundings):
         rng: Random,
         record: PrimaryRecord | None = None,
         epoch: ViewId = NO_VIEW,
-        past: tuple[int, ...] = (),
+        earlier_incarnations: tuple[int, ...] = (),
     ) -> None:
         alone = View(ViewId(1, local.incarnation), (local,), is_primary=config.engine.partitions == "all")
         self._local = local
@@ -78,7 +78,17 @@ class Membership(Surroundings):
         self._discovery = Discovery(local, config.discovery, rng)
         self._transfer = StateTransfer(local, config.transfer, counters)
         known = record or PrimaryRecord()
-        self._engine = ViewEngine(local, alone, channel, config.engine, counters, known, self, epoch=epoch, past=past)
+        self._engine = ViewEngine(
+            local,
+            alone,
+            channel,
+            config.engine,
+            counters,
+            known,
+            self,
+            epoch=epoch,
+            earlier_incarnations=earlier_incarnations,
+        )
         self._now = 0
         self._due: int | None = None
         self._is_due_known = False
@@ -225,9 +235,9 @@ class Membership(Surroundings):
         return self._engine.record
 
     @property
-    def past(self) -> tuple[int, ...]:
+    def earlier_incarnations(self) -> tuple[int, ...]:
         """What we were before we restarted with our memory."""
-        return self._engine.past
+        return self._engine.earlier_incarnations
 
     @property
     def has_left(self) -> bool:
@@ -561,8 +571,10 @@ class Membership(Surroundings):
     @property
     def _is_enough_alone(self) -> bool:
         """We restarted with our memory, and what it says of the last primary view is no more than us."""
-        past = self._engine.past
-        return self.view.members == (self._local,) and is_primary(self.view.members, [self.record], heirs=past)
+        earlier_incarnations = self._engine.earlier_incarnations
+        return self.view.members == (self._local,) and is_primary(
+            self.view.members, [self.record], heirs=earlier_incarnations
+        )
 
     def _found(self, now: int) -> list[Effect]:
         due = self._bootstrap_due()

@@ -22,7 +22,7 @@ from motet.protocol.core.view import Ballot, View, ViewId
 from motet.protocol.membership.overlap import DigestsOverlapped, overlaps
 from motet.protocol.membership.primary import PrimaryRecord, combined
 from motet.protocol.wire.frames import (
-    LogEnd,
+    LogCheckpoint,
     MergeCancel,
     MergeCommit,
     MergeRequest,
@@ -64,7 +64,7 @@ class MergeLeader:
         self.merge = merge
         self.phase = Phase.GATHERING
         self.plan: MergeView | None = None
-        self.log = LogEnd()  # when the merged view begins
+        self.log = LogCheckpoint()  # when the merged view begins
         self._local = local
         self._view = view
         self._answer_ns = answer_ns
@@ -119,7 +119,7 @@ class MergeLeader:
         self._parts.pop(source, None)
         return len(self._parts) > 1
 
-    def is_whole(self) -> bool:
+    def is_caught_up(self) -> bool:
         """The seed's rule: there is a digest of every member of all parts, each at first hand."""
         return all(
             member.incarnation in {quad[0] for quad in response.digest}
@@ -145,7 +145,7 @@ class MergeLeader:
         )
         self.phase = Phase.AGREEING
 
-    def ready(self, source: Address, ballot: Ballot, log: LogEnd) -> bool:
+    def ready(self, source: Address, ballot: Ballot, log: LogCheckpoint) -> bool:
         """True when this makes all parts ready. The log stands where the part says that the others follow."""
         part = self._parts.get(source)
         if part is None or part.response is None or self.phase is not Phase.AGREEING or part.is_ready:
@@ -190,7 +190,7 @@ class MergeLeader:
     def _seniority(self, coordinator: Address, response: MergeResponse) -> tuple[bool, int, bool, int, bool, ViewId]:
         """Where every side has a log of its own, no later log makes up for a state that nobody there has."""
         is_stateless = not self._has_one_log and lacks_everywhere(response.staying, response.lacking)
-        log = (is_stateless, -response.epoch.number, not response.is_whole, -response.position)
+        log = (is_stateless, -response.epoch.number, not response.is_caught_up, -response.position)
         return (*log, coordinator != self._local, response.view.id)
 
     @property
@@ -202,8 +202,8 @@ class MergeLeader:
         return tuple(dict.fromkeys(member for response in self._responses() for member in response.staying))
 
     @property
-    def founders(self) -> tuple[Address, ...]:
-        named = {incarnation for response in self._responses() for incarnation in response.founders}
+    def bootstrap_voters(self) -> tuple[Address, ...]:
+        named = {incarnation for response in self._responses() for incarnation in response.bootstrap_voters}
         return tuple(member for member in self.members if member.incarnation in named)
 
     @property
@@ -217,7 +217,7 @@ class MergeLeader:
     @property
     def heirs(self) -> tuple[int, ...]:
         """The earlier incarnations that the members of all parts stand for."""
-        return tuple(incarnation for response in self._responses() for incarnation in response.past)
+        return tuple(incarnation for response in self._responses() for incarnation in response.earlier_incarnations)
 
     @property
     def highest_number(self) -> int:

@@ -34,7 +34,7 @@ from motet.protocol.wire.frames import (
     CutTo,
     Decision,
     Installed,
-    LogEnd,
+    LogCheckpoint,
     Nack,
     Prepare,
     Prepared,
@@ -64,16 +64,18 @@ class Flushed(Protocol):
         """How far the log is delivered."""
 
     @property
-    def is_whole(self) -> bool:
+    def is_caught_up(self) -> bool:
         """Whether we have what lies before that, as far as we keep it."""
 
-    def log_after(self, cut: Cuts, agreed: AgreedNumbers, *, goes_on: bool) -> LogEnd:
+    def log_after(self, cut: Cuts, agreed: AgreedNumbers, *, log_continues: bool) -> LogCheckpoint:
         """Where the log will stand when the view has ended with this cut, which is held, and these numbers."""
 
-    def end_view(self, cut: Cuts, agreed: AgreedNumbers, *, goes_on: bool) -> list[Effect]:
+    def end_view(self, cut: Cuts, agreed: AgreedNumbers, *, log_continues: bool) -> list[Effect]:
         """Deliver the rest; of the log only if it goes on in the view that follows."""
 
-    def begin_view(self, view: View, digest: Mapping[Address, int], log: LogEnd | None, now: int) -> list[Effect]:
+    def begin_view(
+        self, view: View, digest: Mapping[Address, int], log: LogCheckpoint | None, now: int
+    ) -> list[Effect]:
         """`log`: where it stands, for one who comes to it from outside."""
 
 
@@ -141,7 +143,7 @@ class Left(Effect):
 
 
 @dataclass(frozen=True, slots=True)
-class Accused(Effect):
+class FlushTimedOut(Effect):
     """A member did not do its part in a view change in time; it is treated as suspected until the next view."""
 
     member: Address
@@ -173,7 +175,7 @@ class Participant:
         surroundings: Surroundings | None = None,
         *,
         epoch: ViewId = NO_VIEW,
-        past: tuple[int, ...] = (),
+        earlier_incarnations: tuple[int, ...] = (),
     ) -> None:
         if local not in view:
             raise MisuseError(f"{local} is not in the view that it starts with")
@@ -181,7 +183,7 @@ class Participant:
         self.record = record if record is not None else PrimaryRecord().installed(view)
         self.has_left = False
         self.epoch = max(epoch, view.id) if view.is_primary else epoch  # the last one whose log and state we share
-        self.past = past  # what we were before we restarted with our memory
+        self.earlier_incarnations = earlier_incarnations  # what we were before we restarted with our memory
         self._local = local
         self._channel = channel
         self._config = config
@@ -278,10 +280,10 @@ class Participant:
         log = (self.epoch, self._channel.position)
         may_bootstrap = self._surroundings.may_bootstrap
         known = (record.last, record.attempts)
-        past = named_past(self.past, record)
-        is_whole = self._channel.is_whole and need not in (StateNeed.LACKING, StateNeed.DISPENSABLE)
+        earlier_incarnations = named_past(self.earlier_incarnations, record)
+        is_caught_up = self._channel.is_caught_up and need not in (StateNeed.LACKING, StateNeed.DISPENSABLE)
         own = (quads(digest), *known, need, may_bootstrap, *log)
-        return Prepared(frame.view, frame.ballot, *own, decided, agreed, past, is_whole)
+        return Prepared(frame.view, frame.ballot, *own, decided, agreed, earlier_incarnations, is_caught_up)
 
     def _on_cut(self, source: Address, frame: CutTo, now: int) -> list[Effect]:
         if frame.view != self.view.id or frame.ballot != self._promised or not self.is_frozen:
@@ -313,7 +315,7 @@ class Participant:
     def _readiness(self, plan: CutTo) -> Ready:
         decision = plan.decision
         is_followed = self._is_followed(decision)
-        log = self._channel.log_after(self._cut(decision.cut), decision.agreed, goes_on=is_followed)
+        log = self._channel.log_after(self._cut(decision.cut), decision.agreed, log_continues=is_followed)
         return Ready(plan.view, plan.ballot, *log)
 
     def _is_followed(self, decision: Decision) -> bool:
@@ -354,10 +356,10 @@ class Participant:
     def _leave_behind(self, frame: Commit) -> list[Effect]:
         """We wanted to go, and the others did not wait for us: nobody keeps what we lack."""
         self._ended = frame
-        return self._channel.end_view({}, (), goes_on=False) + self._go(frame.decision.following)
+        return self._channel.end_view({}, (), log_continues=False) + self._go(frame.decision.following)
 
     def _install(self, frame: Commit, cut: Cuts, now: int) -> list[Effect]:
-        effects = self._channel.end_view(cut, frame.decision.agreed, goes_on=self._is_followed(frame.decision))
+        effects = self._channel.end_view(cut, frame.decision.agreed, log_continues=self._is_followed(frame.decision))
         self._ended = frame
         if self._local in frame.decision.following:
             return effects + self._enter(frame.decision, now)
@@ -373,7 +375,9 @@ class Participant:
         """The others ended this view without us: we were cut off, or suspected. Until a merge we are our own view."""
         alone = View(self._next_id(0), (self._local,), is_primary=self._config.partitions == "all")
         lacking = (self._local.incarnation,) if self._surroundings.need is StateNeed.LACKING else ()
-        return self._channel.end_view({}, (), goes_on=False) + self._enter(Decision((), alone, (), (), lacking), now)
+        return self._channel.end_view({}, (), log_continues=False) + self._enter(
+            Decision((), alone, (), (), lacking), now
+        )
 
     def _enter(self, decision: Decision, now: int) -> list[Effect]:
         before, self.view = self.view.id, decision.following
@@ -393,7 +397,7 @@ class Participant:
         installed = ViewInstalled(view, decision.subviews, decision.lacking, position)
         return [installed, *effects, *begun, *self._begun(now)]
 
-    def _take_over(self, decision: Decision, before: ViewId) -> LogEnd | None:
+    def _take_over(self, decision: Decision, before: ViewId) -> LogCheckpoint | None:
         """Whose log and state we share from now on; the answer is where that log stands, if it was not ours."""
         comes_in = bool(decision.subviews) and decision.subviews[0].id != before
         has_state = any(member.incarnation not in decision.lacking for member in decision.following.members)
@@ -401,7 +405,7 @@ class Participant:
             self.epoch = decision.following.id
         elif comes_in:
             self.epoch = decision.epoch
-        return LogEnd(decision.position, decision.producers) if comes_in else None
+        return LogCheckpoint(decision.position, decision.producers) if comes_in else None
 
     def _next_id(self, known: int) -> ViewId:
         """Above every view that we made or know of: no id is used twice, and views are installed in their order."""

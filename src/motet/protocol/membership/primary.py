@@ -103,12 +103,12 @@ def bases(records: Iterable[PrimaryRecord]) -> list[View]:
     return [view for view in (known.last, *known.attempts) if view is not None]
 
 
-def named_past(past: Sequence[int], record: PrimaryRecord) -> tuple[int, ...]:
+def named_past(earlier_incarnations: Sequence[int], record: PrimaryRecord) -> tuple[int, ...]:
     """Of all that a process once was, oldest first, what matters when majorities are counted."""
     views = [view for view in (record.last, *record.attempts) if view is not None]
     known = {member.incarnation for view in views for member in view.members}
-    recent = past[-MOST_RECENT:]
-    return tuple(incarnation for incarnation in past if incarnation in known or incarnation in recent)
+    recent = earlier_incarnations[-MOST_RECENT:]
+    return tuple(incarnation for incarnation in earlier_incarnations if incarnation in known or incarnation in recent)
 
 
 def _holds_majority(

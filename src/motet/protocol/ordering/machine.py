@@ -1,14 +1,14 @@
-"""Total order: what is accepted, carried and agreed on becomes the log, at all members of a primary view the same.
+"""Total order: accepted messages become the log, which is the same at all members of a primary view.
 
-    the application sends   -> it waits until a carrier takes it, in a primary view only
-    a decided head          -> it gets its position, and is delivered; an append that repeats another is dropped
-    we delivered further    -> the coordinator is told; when all are further it tells all: that is stable
-    the view ends           -> what is decided is delivered: all who end it hold the same frames and numbers
-    ... and the log goes on -> what else all of them hold follows, by sender and id, if the carrier makes sure of that
+    the application sends    -> the message waits in the outbox until it is sent, in a primary view only
+    the head is decided      -> it gets its position and is delivered; an append that repeats another is dropped
+    the log advances         -> progress is reported to the coordinator, which announces what is stable
+    the view ends            -> decided frames are delivered: all survivors hold the same frames and agreed numbers
+    ... a primary one follows -> undecided frames follow by sender and id, if the strategy ensures that all have them
 
-How the messages of the algorithm travel is the carrier's business (carrier.py).
+How the messages of the algorithm travel is up to the dissemination strategy (dissemination.py).
 
-Invariants: those of the log, the outbox and the carrier; in a view that is not primary nothing is pending.
+Invariants: those of the log, the outbox and the strategy; in a view that is not primary the hold-back queue is empty.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from motet.protocol.ordering.continuous_strategy import ContinuousStrategy
 from motet.protocol.ordering.dissemination import Dissemination, PlainStream, Retransmission
 from motet.protocol.ordering.holdback import HoldBackQueue, Pending
 from motet.protocol.ordering.isis import Isis
-from motet.protocol.ordering.log import Log, RolledBack
+from motet.protocol.ordering.log import LogProgress, RolledBack
 from motet.protocol.ordering.outbox import Outbox
 from motet.protocol.ordering.stability import Stability, StableAdvanced
 from motet.protocol.ordering.window_strategy import WindowStrategy
 from motet.protocol.wire.body import PACKED, Port, port_of
 from motet.protocol.wire.frames import (
     AgreedNumbers,
-    LogEnd,
+    LogCheckpoint,
     OrderAck,
     OrderData,
     OrderSeq,
@@ -58,13 +58,13 @@ _STRATEGIES: dict[str, type[WindowStrategy] | type[ContinuousStrategy]] = {
 
 @dataclass(frozen=True, slots=True)
 class AppendRepeated(Effect):
-    """An append of ours was in the log already, or came after a later one of its producer: it was not added."""
+    """An own append was dropped: it is in the log already, or a later one of its producer is."""
 
     producer: int
     sequence: int
-    count: int = 0  # of messages in it
-    last: int = field(default=0, compare=False)  # the number of the last of them among all that we sent in order
-    position: int = field(default=0, compare=False)  # what it repeats is in the log up to here
+    count: int = 0  # The number of messages in it.
+    last: int = field(default=0, compare=False)  # The number of its last message among all ordered ones sent here.
+    position: int = field(default=0, compare=False)  # The log contains the original append up to here.
 
 
 class TotalOrder:
@@ -73,82 +73,81 @@ class TotalOrder:
         local: Address,
         config: OrderingConfig,
         counters: Counters,
-        log: Log | None = None,
+        log: LogProgress | None = None,
     ) -> None:
-        """`log`: where that of an earlier life stood, if there is a journal to know it from."""
+        """`log`: the progress that the journal of an earlier incarnation recorded, if there is one."""
         self._local = local
         self._counters = counters
-        self._log = log or Log()
+        self._log = log or LogProgress()
         self._outbox = Outbox(config)
         self._strategy: Dissemination = _STRATEGIES[config.strategy](local, config, self._outbox, counters)
         self._stability = Stability(local, self._log, config)
         self._view = View(NO_VIEW, (local,), is_primary=False)
         self._ranks = {local: 0}
         self._isis = Isis(1, 0)
-        self._is_held = False
-        self._plain: dict[Address, int] = {}  # bodies of the plain stream of each sender in this view
+        self._is_paused = False
+        self._plain: dict[Address, int] = {}  # Plain bodies delivered of each sender in this view.
 
     def run_beside(self, stream: PlainStream) -> None:
-        """Nothing that is ordered leaves before a marker that waits in this stream; plain messages that wait there may
-        be overtaken."""
+        """Send no ordered frame before a snapshot marker that waits in `stream`. Plain messages may be overtaken."""
         self._outbox.stream = stream
 
-    def resume(self, position: int, stable: int, producers: Pairs = ()) -> None:
-        """Before anything else: our log did not begin with this life."""
-        self._log.resume(position, stable, producers)
+    def restore(self, position: int, stable: int, producers: Pairs = ()) -> None:
+        """Continue the log of an earlier incarnation. Must be called before anything else."""
+        self._log.restore(position, stable, producers)
 
     # What the application asks for
 
     def send(self, messages: Sequence[bytes], port: int = Port.APP) -> None:
-        """Accept messages; they go out when the view is primary and the window allows. All are accepted, or none."""
+        """Accept messages; they are sent when the view is primary and the window allows. All are accepted, or none."""
         self._outbox.send(messages, port)
 
     def send_tagged(self, producer: int, sequence: int, messages: Sequence[bytes], port: int = Port.APP) -> None:
-        """The same for an append that may be repeated: it is in the log once, with the tag that names it."""
+        """Accept an idempotent append: however often it is sent, the log has it once, with this tag."""
         self._outbox.send_tagged(Tag(producer, sequence), messages, port)
 
     @property
     def append_bytes(self) -> int:
-        """What an append may take: its messages, and a length for each."""
+        """The largest idempotent append: the bytes of its messages, and a length for each."""
         return self._outbox.append_bytes
 
     def leave(self) -> list[Effect]:
         return self._outbox.leave()
 
     def persisted(self, position: int, now: int) -> None:
-        """The log as it stands is on our disk up to here."""
+        """The local disk has the log up to `position`."""
         position = min(position, self._log.position)
         if position > self._log.persisted:
             self._log.persisted = position
             self._stability.moved(now)
 
-    def keep(self, *, is_whole: bool = True) -> None:
-        """Our log is kept in a journal. It is whole if that has all of it, and not while a part is still fetched."""
-        self._log.is_kept, self._log.is_whole = True, is_whole
+    def keep(self, *, is_caught_up: bool = True) -> None:
+        """A journal keeps the log. It is caught up unless a part of it is still being fetched from other members."""
+        self._log.is_kept, self._log.is_caught_up = True, is_caught_up
 
-    def allow_fast_path(self, is_well_heard: bool) -> None:
-        """Only one whom the others hear may act on its own proposals before the sender has confirmed them with SEQ.
+    def allow_fast_path(self, is_fast_path_allowed: bool) -> None:
+        """Only a member that the others can receive from may decide frames before the sender has confirmed them by SEQ.
 
-        Otherwise it could deliver in an order that nobody else can compute, and that the others do not take when they
-        go on without it.
+        Otherwise it could deliver in an order that depends on its own proposals, which no other member has, and the
+        others would continue without it in a different order.
         """
-        self._strategy.is_well_heard = is_well_heard
+        self._strategy.is_fast_path_allowed = is_fast_path_allowed
 
-    def hold(self) -> None:
-        """The application takes nothing for now."""
-        self._is_held = True
-        self._strategy.hold()
+    def pause(self) -> None:
+        """Deliver nothing until `resume`: the application applies back-pressure."""
+        self._is_paused = True
+        self._strategy.pause()
 
-    def release(self, now: int) -> list[Effect]:
-        self._is_held = False
-        self._strategy.release()
+    def resume(self, now: int) -> list[Effect]:
+        self._is_paused = False
+        self._strategy.resume()
         return self.advance(now)
 
-    # What others may look at
+    # Queries
 
     @property
     def position(self) -> int:
-        """Messages of the log that we have delivered."""
+        """The position of the last message of the log that was delivered here."""
         return self._log.position
 
     @property
@@ -156,12 +155,12 @@ class TotalOrder:
         return self._log.stable
 
     @property
-    def is_whole(self) -> bool:
-        return self._log.is_whole
+    def is_caught_up(self) -> bool:
+        return self._log.is_caught_up
 
     @property
     def producers(self) -> Pairs:
-        """The appends that our log knows; a view begins with these."""
+        """The highest sequence of each producer in the log; all members of a view start with the same ones."""
         return self._log.producers.pairs()
 
     @property
@@ -173,13 +172,13 @@ class TotalOrder:
         return self._outbox.admitted
 
     @property
-    def under_way(self) -> int:
-        """Frames of ours that were sent in this view and not delivered yet."""
-        return self._outbox.frames_under_way
+    def in_flight(self) -> int:
+        """Own frames that were sent in this view and are not delivered yet."""
+        return self._outbox.frames_in_flight
 
     @property
     def sent(self) -> int:
-        """Frames of ours that went out in this view."""
+        """Own frames sent in this view."""
         return self._strategy.sent
 
     @property
@@ -187,61 +186,61 @@ class TotalOrder:
         return self._view.members
 
     def delivered_ids(self) -> dict[Address, int]:
-        """Of each sender of this view, the id of the last frame that was delivered here."""
+        """For each sender of this view, the id of its last frame delivered here."""
         return dict(zip(self._view.members, self._isis.delivered_ids, strict=True))
 
     def waiting(self) -> Iterator[tuple[int, bytes]]:
-        """Port and payload of what was accepted and is not wholly out."""
+        """Port and payload of each accepted message that was not completely sent."""
         return self._outbox.waiting()
 
     @property
     def is_drained(self) -> bool:
-        """Nothing of ours waits or is under way."""
-        return not self._outbox and not self._outbox.frames_under_way
+        """No own message waits or is in flight."""
+        return not self._outbox and not self._outbox.frames_in_flight
 
     @property
     def queue(self) -> HoldBackQueue:
         return self._isis.queue
 
     def unproposed(self) -> dict[Address, tuple[int, int]]:
-        """Who has not proposed for which frames of ours, first and last."""
+        """Members whose proposals for own frames are missing, each with the first and last such id."""
         spans = {member: self._isis.missing(rank, self.sent) for member, rank in self._ranks.items()}
         return {member: span for member, span in spans.items() if span is not None and member != self._local}
 
     def retransmissions(self) -> list[Retransmission]:
-        """What is sent again and again, and to whom; only the continuous strategy does so."""
+        """Frames that the continuous strategy resends, and to whom."""
         return self._strategy.retransmissions()
 
     @property
     def wall_offset_ns(self) -> int:
-        """From the clock that machines are given to the one on the wall."""
+        """The difference between the wall clock and the monotonic clock that machines are given."""
         return self._outbox.wall_offset_ns
 
     @wall_offset_ns.setter
     def wall_offset_ns(self, offset_ns: int) -> None:
         self._outbox.wall_offset_ns = offset_ns
 
-    # What the multicast stream takes from us
+    # Bodies for the own multicast stream
 
     @property
     def is_eager(self) -> bool:
-        """There is something for the stream to take."""
+        """The stream should take a body at once."""
         return self._strategy.is_eager
 
     def next_body(self, now: int = 0) -> bytes | None:
         return self._strategy.next_body(now)
 
-    def lift(self, body: bytes, now: int = 0) -> bytes:
-        return self._strategy.lift(body, now)
+    def attach(self, body: bytes, now: int = 0) -> bytes:
+        return self._strategy.attach(body, now)
 
-    # What the streams deliver
+    # Bodies that the streams deliver
 
     def take(self, sender: Address, bodies: Sequence[bytes], now: int) -> list[Effect]:
-        """Bodies of one sender's stream, in order, each once."""
+        """Bodies of one sender's stream, in order and without duplicates."""
         return self.absorb(sender, bodies) + self.advance(now)
 
     def absorb(self, sender: Address, bodies: Sequence[bytes]) -> list[Effect]:
-        """The same, for one who calls `advance` when all of a batch is in."""
+        """Like `take`, without the final `advance`, which the caller does once for a batch."""
         plain: list[bytes] = []
         for body in bodies:
             inner = body if body[0] != ORDERED else self._take_ordered(sender, unseal(body))
@@ -250,13 +249,13 @@ class TotalOrder:
         return self._plain_bodies(sender, tuple(plain)) if plain else []
 
     def _take_ordered(self, sender: Address, ordered: Ordered) -> bytes:
-        """The answer is a body of the plain stream that the numbers rode on, if they did."""
+        """Apply an ordered body. Returns the plain body that its sequence numbers were piggybacked on, or nothing."""
         if not ordered.is_ordered and not ordered.numbers:
             pass
         elif self._view.is_primary:
             self._strategy.take(self._ranks[sender], ordered)
         else:
-            self._counters[Count.FRAME_MISPLACED] += 1  # nobody who is in this view may have sent it
+            self._counters[Count.FRAME_MISPLACED] += 1  # No member orders anything in a view that is not primary.
             return b""
         return b"" if ordered.is_ordered else ordered.inner
 
@@ -266,9 +265,9 @@ class TotalOrder:
         return [Deliver(Channel.MULTICAST, sender, before + 1, bodies)]
 
     def advance(self, now: int) -> list[Effect]:
-        """Do what has become possible: send, hand out numbers, deliver."""
+        """Make progress after an input: send, announce agreed numbers, deliver."""
         self._strategy.advance(now)
-        ready = [] if self._is_held else self._isis.deliverable()
+        ready = [] if self._is_paused else self._isis.deliverable()
         made = self._deliver(ready, now) if ready else []
         return made + self._strategy.outgoing()
 
@@ -298,19 +297,19 @@ class TotalOrder:
         return [Deliver(Channel.TOTAL, self._view.members[first.sender], first.id, bodies, position, times, first.tag)]
 
     def admission(self) -> list[Effect]:
-        """What has left the backlog since we were last asked."""
+        """The messages that have left the backlog since the previous call."""
         return self._outbox.admission()
 
-    # What other members say
+    # Frames of other members
 
     def receive(self, source: Address, frame: Frame, now: int) -> list[Effect]:
-        return self.hear(source, frame) + self.advance(now)
+        return self.receive_frame(source, frame) + self.advance(now)
 
-    def hear(self, source: Address, frame: Frame) -> list[Effect]:
-        """The same, for one who calls `advance` when all of a batch is in."""
+    def receive_frame(self, source: Address, frame: Frame) -> list[Effect]:
+        """Like `receive`, without the final `advance`, which the caller does once for a batch."""
         if type(frame) not in _TYPES:
             raise MisuseError(f"{type(frame).__name__} is not a frame of total order")
-        view = frame.view  # type: ignore[attr-defined]  # all of these have one
+        view = frame.view  # type: ignore[attr-defined]  # Every type in FRAMES has a view.
         if view != self._view.id or source not in self._ranks or source == self._local:
             self._counters[Count.FRAME_MISPLACED] += 1
             return []
@@ -323,7 +322,7 @@ class TotalOrder:
     # Views
 
     def freeze(self) -> AgreedNumbers:
-        """The view is to end: decide nothing more in it. The answer: numbers that others may not know."""
+        """A flush begins: decide nothing more. Returns agreed numbers that other members may not know."""
         self._strategy.freeze()
         return self._strategy.agreed()
 
@@ -332,30 +331,30 @@ class TotalOrder:
         return self.advance(now)
 
     def log_after(
-        self, undelivered: Iterable[tuple[Address, bytes]], *, goes_on: bool, agreed: AgreedNumbers = ()
-    ) -> LogEnd:
-        """Where the log will stand when the streams have delivered these as well and the view has ended."""
+        self, undelivered: Iterable[tuple[Address, bytes]], *, log_continues: bool, agreed: AgreedNumbers = ()
+    ) -> LogCheckpoint:
+        """The log's checkpoint after a flush that delivers `undelivered` and applies `agreed`, computed on a copy."""
         isis, log = self._isis.copy(), self._log.copy()
         rest = ((sender, unseal(body)) for sender, body in undelivered if body[0] == ORDERED)
         self._strategy.conclude(isis, rest, agreed)
-        for pending in self._last_of(isis, goes_on=goes_on):
+        for pending in self._last_of(isis, log_continues=log_continues):
             log.place(pending)
         return log.end()
 
-    def end_view(self, *, goes_on: bool, agreed: AgreedNumbers = ()) -> list[Effect]:
-        """All that the streams had in this view was taken. `goes_on`: a primary view follows, and continues the log."""
+    def end_view(self, *, log_continues: bool, agreed: AgreedNumbers = ()) -> list[Effect]:
+        """End the view; all bodies up to the cut were taken. `log_continues`: a primary view follows in this log."""
         self._strategy.conclude(self._isis, (), agreed)
-        last = self._last_of(self._isis, goes_on=goes_on)
+        last = self._last_of(self._isis, log_continues=log_continues)
         effects = self._deliver(last, 0) if last else []
         self._stability.end_view()
-        return effects + self._strategy.end_view(goes_on=goes_on)
+        return effects + self._strategy.end_view(log_continues=log_continues)
 
-    def _last_of(self, isis: Isis, *, goes_on: bool) -> list[Pending]:
-        all_of_it = goes_on and self._strategy.delivers_undecided
+    def _last_of(self, isis: Isis, *, log_continues: bool) -> list[Pending]:
+        all_of_it = log_continues and self._strategy.delivers_undecided
         return [pending for pending in isis.queue.drain() if pending.is_decided or all_of_it]
 
-    def begin_view(self, view: View, log: LogEnd | None, now: int) -> list[Effect]:
-        """`log`: where the log stands at the beginning, for one who was not there; None for one who was."""
+    def begin_view(self, view: View, log: LogCheckpoint | None, now: int) -> list[Effect]:
+        """`log`: the checkpoint from which a joiner starts; None for a member that continues its own log."""
         effects = self._log.move_to(log) if log is not None else []
         self._view = view
         self._ranks = {member: rank for rank, member in enumerate(view.members)}
@@ -373,8 +372,8 @@ class TotalOrder:
         return effects + self.advance(now)
 
     def next_deadline(self) -> int | None:
-        strategy, tell = self._strategy.next_deadline(), self._stability.tell_at
-        return tell if strategy is None or (tell is not None and tell < strategy) else strategy
+        strategy, report = self._strategy.next_deadline(), self._stability.report_at
+        return report if strategy is None or (report is not None and report < strategy) else strategy
 
     def _check(self) -> None:
         self._isis._check()
@@ -385,7 +384,7 @@ class TotalOrder:
 
 
 def _runs(ready: Sequence[Pending]) -> Iterator[Sequence[Pending]]:
-    """Neighbours that can be handed up as one: whole messages of one sender, for one port, that no tag names."""
+    """Neighbours that can be delivered as one batch: complete messages of one sender and one port, without tags."""
     start = 0
     for end in range(1, len(ready)):
         if not _may_join(ready[end - 1], ready[end]):

@@ -1,10 +1,10 @@
-"""Stability: what every member of the primary view has delivered (and, if wanted, on its disk) is never taken back.
+"""Stability: what every member of the primary view has delivered, and optionally persisted, is never rolled back.
 
-    we are further          -> the coordinator is told, at first at once, then ever more seldom until it has confirmed
-    all have told           -> the smallest is stable; the coordinator tells all
-    somebody is told again  -> whoever is not ahead of what is confirmed hears that again
+    the log advances         -> report the position to the coordinator, with back-off until it confirms
+    all members have reported -> the smallest position is stable; the coordinator announces it to all
+    a report repeats          -> if the position was confirmed already, the coordinator repeats the announcement
 
-Invariant: nothing is called stable that we have not delivered.
+Invariant: nothing is stable here that was not delivered here.
 """
 
 from __future__ import annotations
@@ -15,62 +15,62 @@ from motet.protocol.core.effects import Broadcast, Effect, Transmit
 from motet.protocol.core.identity import Address
 from motet.protocol.core.view import NO_VIEW, View
 from motet.protocol.ordering.config import OrderingConfig
-from motet.protocol.ordering.log import Log
+from motet.protocol.ordering.log import LogProgress
 from motet.protocol.wire.frames import Progress, Stable
 
 
 @dataclass(frozen=True, slots=True)
 class StableAdvanced(Effect):
-    """Every member of the primary view has delivered the log up to `position`: it is never taken back."""
+    """Every member of the primary view has delivered the log up to `position`: it is never rolled back."""
 
     position: int
 
 
 class Stability:
-    def __init__(self, local: Address, log: Log, config: OrderingConfig) -> None:
-        self.confirmed = -1  # all of this view are known to be so far
+    def __init__(self, local: Address, log: LogProgress, config: OrderingConfig) -> None:
+        self.confirmed = -1  # All members of this view are known to have reached this position.
         self._local = local
         self._log = log
         self._config = config
         self._view = View(NO_VIEW, (local,), is_primary=False)
-        self._told: dict[Address, int] = {}  # at the coordinator: how far each member is
-        self.tell_at: int | None = None  # the next moment that matters here
-        self._tells = 0  # since we last were further
+        self._reported: dict[Address, int] = {}  # At the coordinator: the position of each member.
+        self.report_at: int | None = None  # The deadline of the next report.
+        self._reports = 0  # Reports since the log last advanced, for the back-off.
 
     @property
     def reached(self) -> int:
-        """How far we say that we are."""
+        """The position to report."""
         log = self._log
         return min(log.position, log.persisted) if self._config.waits_for_disk else log.position
 
     def begin_view(self, view: View, now: int) -> None:
         self._view = view
-        self._told, self._tells, self.confirmed = {}, 0, -1
-        self.tell_at = now if view.is_primary else None
+        self._reported, self._reports, self.confirmed = {}, 0, -1
+        self.report_at = now if view.is_primary else None
 
     def end_view(self) -> None:
-        self.tell_at = None
+        self.report_at = None
 
     def moved(self, now: int) -> None:
-        """We are further: the first word leaves at once."""
-        self._tells = 0
-        self.tell_at = now if self.tell_at is None else min(self.tell_at, now + self._config.progress_ns)
+        """The log has advanced: the first report is sent at once, later ones after `progress_ns`."""
+        self._reports = 0
+        self.report_at = now if self.report_at is None else min(self.report_at, now + self._config.progress_ns)
 
     def receive(self, source: Address, frame: Progress | Stable) -> list[Effect]:
         return self._advance(frame.position) if isinstance(frame, Stable) else self._on_progress(source, frame)
 
     def _on_progress(self, source: Address, frame: Progress) -> list[Effect]:
-        self._told[source] = max(self._told.get(source, 0), frame.position)
+        self._reported[source] = max(self._reported.get(source, 0), frame.position)
         effects = self._gather()
         if frame.position <= self.confirmed:
             effects.append(Transmit(source, Stable(self._view.id, self.confirmed)))
         return effects
 
     def _gather(self) -> list[Effect]:
-        self._told[self._local] = self.reached
-        if len(self._told) < len(self._view.members):
+        self._reported[self._local] = self.reached
+        if len(self._reported) < len(self._view.members):
             return []
-        stable = min(self._told.values())
+        stable = min(self._reported.values())
         if stable <= self.confirmed:
             return []
         return [*self._advance(stable), Broadcast(Stable(self._view.id, stable))]
@@ -85,14 +85,14 @@ class Stability:
         return [StableAdvanced(position)]
 
     def tick(self, now: int) -> list[Effect]:
-        """Say how far we are until we hear that all are as far; the coordinator gathers."""
-        if self.tell_at is None or now < self.tell_at:
+        """Report the own position until the coordinator has confirmed it; the coordinator itself takes the minimum."""
+        if self.report_at is None or now < self.report_at:
             return []
         if not self._view.is_primary or self.confirmed >= self.reached:
-            self.tell_at = None
+            self.report_at = None
             return []
-        self.tell_at = now + (self._config.progress_ns << min(self._tells, 6))
-        self._tells += 1
+        self.report_at = now + (self._config.progress_ns << min(self._reports, 6))
+        self._reports += 1
         coordinator = self._view.coordinator
         if coordinator == self._local:
             return self._gather()

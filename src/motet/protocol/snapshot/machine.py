@@ -1,17 +1,17 @@
-"""Chandy-Lamport snapshots of the whole group: any member starts one, several may run theirs at once.
+"""Chandy-Lamport snapshots of the group: any member can start one, and several can run at the same time.
 
-    we start one, or a first marker comes  -> the application is asked for its state; from here on we record channels
-    the application has given its state    -> our marker goes into every channel, before anything that is sent later
-    a marker of a member comes             -> its channel is recorded no longer
-    all channels have ended                -> our report goes to the initiator
-    all reports are here                   -> the snapshot is taken
-    the view changes, a member refuses,
-    we leave, or it takes too long         -> the snapshot has failed, and its initiator says why
+    a snapshot starts, or a first marker arrives -> ask the application for its state and start to record the channels
+    the application supplies its state           -> send a marker into every channel, before any later message
+    a marker arrives on a channel                -> stop recording that channel
+    markers have arrived on all channels         -> send the report to the initiator
+    all reports have arrived                     -> the snapshot is complete
+    the view changes, a member refuses or leaves,
+    or the timeout expires                       -> the snapshot fails, and its initiator reports why
 
-docs/design/snapshot.md has the argument why the result is a consistent cut.
+docs/design/snapshot.md argues why the result is a consistent global state.
 
-Invariants: one snapshot of each initiator is recorded at a time, and at most `most_running` of all; nothing that was
-recorded outlives its view.
+Invariants: at most one snapshot of each initiator and at most `most_running` in total are recorded at a time; no
+recording outlives its view.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from motet.protocol.core.view import View, ViewId
 from motet.protocol.snapshot.config import SnapshotConfig
 from motet.protocol.snapshot.participation import LocalState, Participation
 from motet.protocol.wire.body import MAX_MESSAGE_BYTES
-from motet.protocol.wire.snapshot import Abandon, Marker, Message, Refusal, Report, SnapshotId, decode, encode
+from motet.protocol.wire.snapshot import Abandon, Marker, Message, Report, SnapshotId, SnapshotRefusal, decode, encode
 
-MOST_MISSED = 256  # snapshots of views that we are not in yet; no group has so many members that start one at once
+MOST_MISSED = 256  # Snapshots of views not installed here yet; no group starts more than this at the same time.
 
 
 @dataclass(frozen=True, slots=True)
 class RecordState(Effect):
-    """Give the application's state as it is here: after all deliveries before this, and before all later ones.
+    """Ask for the application's state at exactly this point: after all earlier deliveries, before all later ones.
 
-    Whatever the application sends before it answers belongs to that state; what it sends later does not.
+    What the application sends before it answers belongs to that state; what it sends later does not.
     """
 
     snapshot: SnapshotId
@@ -48,35 +48,35 @@ class RecordState(Effect):
 class SnapshotTaken(Effect):
     snapshot: SnapshotId
     view: View
-    reports: Mapping[Address, Report]  # one of every member of the view, oldest first
+    reports: Mapping[Address, Report]  # One of every member of the view, oldest first.
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotFailed(Effect):
     snapshot: SnapshotId
     reason: str
-    passes: bool = False  # what hindered it is over soon: another one may well be taken
+    is_transient: bool = False  # The cause is temporary, so another snapshot may succeed soon.
 
 
 @dataclass(frozen=True, slots=True)
 class SendMarker(Effect):
-    """For the stack: this goes into every channel that begins here, in order with the messages in it."""
+    """For the member: send this into every outgoing channel, in order with the messages there."""
 
     data: bytes
-    to_itself: bool  # there is a unicast channel to ourselves as well
+    to_itself: bool  # There is a unicast connection to this member itself, which needs a marker as well.
 
 
 @dataclass(frozen=True, slots=True)
-class Tell(Effect):
-    """For the stack: this goes to one member, by unicast."""
+class SendSnapshotMessage(Effect):
+    """For the member: send this to one member by unicast."""
 
     to: Address
     data: bytes
 
 
 @dataclass(slots=True)
-class _Gathering:
-    """A snapshot of our own."""
+class _OwnSnapshot:
+    """A snapshot that this member initiated."""
 
     snapshot: SnapshotId
     view: View
@@ -93,16 +93,16 @@ class Snapshots:
         self._lacks_state = False
         self._has_left = False
         self._number = 0
-        self._own: _Gathering | None = None
+        self._own: _OwnSnapshot | None = None
         self._parts: dict[SnapshotId, Participation] = {}
-        self._missed: dict[SnapshotId, ViewId] = {}  # in views that are not ours yet, by initiators that we do not know
-        self._seen: dict[int, int] = {}  # initiator -> its highest number; what is not being recorded is over here
+        self._missed: dict[SnapshotId, ViewId] = {}  # Of views not installed here, by initiators not known here.
+        self._seen: dict[int, int] = {}  # The highest number of each initiator; what is not recorded has ended here.
         self._timers: Timers[SnapshotId] = Timers()
 
     # What the application asks for
 
     def start(self, now: int) -> tuple[SnapshotId, list[Effect]]:
-        """Begin one of our own. It ends with SnapshotTaken or with SnapshotFailed, whatever happens."""
+        """Start a snapshot. It always ends with either SnapshotTaken or SnapshotFailed."""
         if self._own is not None:
             raise SnapshotRunningError(
                 f"snapshot {self._own.snapshot} of this member is not finished; wait for its end, then start again"
@@ -110,13 +110,13 @@ class Snapshots:
         self._number += 1
         snapshot = SnapshotId(self._local.incarnation, self._number)
         if (reason := self._hindrance()) is not None:
-            return snapshot, [SnapshotFailed(snapshot, reason, passes=not self._has_left)]
+            return snapshot, [SnapshotFailed(snapshot, reason, is_transient=not self._has_left)]
         assert self._view is not None
-        self._own = _Gathering(snapshot, self._view)
+        self._own = _OwnSnapshot(snapshot, self._view)
         return snapshot, self._begin(snapshot, self._view, now)
 
     def supply(self, snapshot: SnapshotId, state: bytes, local: LocalState, now: int) -> list[Effect]:
-        """The application's answer to RecordState. Too late for a snapshot that has ended meanwhile does no harm."""
+        """The application's answer to RecordState; ignored if the snapshot has ended meanwhile."""
         part = self._parts.get(snapshot)
         if part is None or part.is_supplied:
             return []
@@ -124,31 +124,35 @@ class Snapshots:
         if part.recorded_bytes > self._config.most_bytes:
             return self._give_up(part, self._too_large(part), now)
         marker = Marker(snapshot, part.view.id, local.ordered)
-        return [SendMarker(encode(marker), local.talks_to_itself), *self._report_if_whole(part, now)]
+        return [SendMarker(encode(marker), local.talks_to_itself), *self._report_if_complete(part, now)]
 
-    def refuse(self, snapshot: SnapshotId, reason: str, now: int, *, passes: bool = False) -> list[Effect]:
-        """The other answer to RecordState: there is no state to give, or not yet."""
+    def refuse(self, snapshot: SnapshotId, reason: str, now: int, *, is_transient: bool = False) -> list[Effect]:
+        """The application's other answer to RecordState: it has no state to supply, or not yet."""
         part = self._parts.get(snapshot)
-        return self._give_up(part, reason, now, passes=passes) if part is not None and not part.is_supplied else []
+        return (
+            self._give_up(part, reason, now, is_transient=is_transient)
+            if part is not None and not part.is_supplied
+            else []
+        )
 
     def leave(self) -> list[Effect]:
-        """We go: nothing is recorded any more, neither for us nor for others."""
+        """This member leaves: drop all recordings, its own and those for other initiators."""
         self._has_left = True
         effects = self._fail("this member leaves the group")
         self._forget_all()
         return effects
 
-    # What membership says
+    # Views
 
     def begin_view(self, view: View, *, lacks_state: bool) -> list[Effect]:
-        """A cut through two views means nothing: whatever was running has failed."""
+        """Fail all running snapshots, because a snapshot across two views is not consistent."""
         before, self._view, self._lacks_state = self._view, view, lacks_state
         effects: list[Effect] = []
         if self._own is not None and before is not None:
             gone = ", ".join(str(member) for member in before.members if member not in view)
             who = f" without {gone}" if gone else ""
             reason = f"view {before.id} ended meanwhile, and {view.id} follows{who}; start again"
-            effects = self._fail(reason, passes=True, tells=False)
+            effects = self._fail(reason, is_transient=True, tells=False)
         self._forget_all()
         members = {member.incarnation for member in view.members}
         self._seen = {initiator: number for initiator, number in self._seen.items() if initiator in members}
@@ -156,10 +160,10 @@ class Snapshots:
         return effects
 
     def has_state(self) -> None:
-        """The application's state, which the member came in without, is here."""
+        """The application has received its state, which it lacked when it joined."""
         self._lacks_state = False
 
-    # What the channels bring
+    # Deliveries of the channels
 
     @property
     def is_recording(self) -> bool:
@@ -172,7 +176,7 @@ class Snapshots:
     def record(
         self, channel: Channel, sender: Address, port: int, messages: Sequence[bytes], first: int, now: int
     ) -> list[Effect]:
-        """These were just delivered here: for every snapshot that we record, they may have been in flight."""
+        """Record messages that were just delivered: for each running snapshot they may have been in flight."""
         effects: list[Effect] = []
         for part in list(self._parts.values()):
             part.record(channel, sender, port, messages, first)
@@ -181,14 +185,14 @@ class Snapshots:
         return effects
 
     def receive(self, channel: Channel, sender: Address, data: bytes, now: int) -> list[Effect]:
-        """A message of port SNAPSHOT, at its place among the others of this channel."""
+        """A message of port SNAPSHOT, in order among the other messages of this channel."""
         message = decode(data)
         match message:
             case Marker():
                 return self._on_marker(channel, sender, message, now)
             case Report():
                 return self._on_report(sender, message, len(data))
-            case Refusal():
+            case SnapshotRefusal():
                 return self._on_refusal(sender, message)
             case Abandon():
                 return self._on_abandon(sender, message)
@@ -196,11 +200,11 @@ class Snapshots:
         return []
 
     def settle(self, delivered: Mapping[Address, int], now: int) -> list[Effect]:
-        """Everything that the machines delivered so far was recorded; `delivered` says how far that is, per sender."""
+        """All deliveries so far were recorded; `delivered` has the id of the last ordered frame of each sender."""
         effects: list[Effect] = []
         for part in list(self._parts.values()):
             part.settle(delivered)
-            effects += self._report_if_whole(part, now)
+            effects += self._report_if_complete(part, now)
         return effects
 
     def tick(self, now: int) -> list[Effect]:
@@ -218,9 +222,9 @@ class Snapshots:
     # Recording
 
     def _hindrance(self, snapshot: SnapshotId | None = None) -> str | None:
-        """Why we cannot take part in a snapshot."""
+        """Why this member cannot take part in a snapshot, or None."""
         if snapshot in self._missed:
-            return "it was not in this view yet when markers came; start again"
+            return "it was not in this view yet when markers arrived; start again"
         if self._view is None or self._has_left:
             return "this member is not in a group"
         if self._lacks_state:
@@ -247,29 +251,30 @@ class Snapshots:
             return effects
         if not part.close(channel, sender, marker):
             self._counters[Count.FRAME_MISPLACED] += 1
-        return effects + self._report_if_whole(part, now)
+        return effects + self._report_if_complete(part, now)
 
     def _join(self, channel: Channel, sender: Address, marker: Marker, now: int) -> list[Effect] | None:
-        """The first marker of a snapshot that we hear of; None when it is none, or late."""
+        """The first marker of a snapshot that arrives here; None if it is late or invalid."""
         snapshot, view = marker.snapshot, self._view
         if snapshot.number <= self._seen.get(snapshot.initiator, 0):
-            return None  # it has ended here, or a later one has taken its place
+            return None  # It has ended here, or a later one of its initiator has replaced it.
         initiator = self._initiator(snapshot)
         if view is None or marker.view != view.id or sender not in view or initiator is None:
             return self._refuse_stranger(channel, sender, marker)
         if initiator == self._local:
-            self._counters[Count.FRAME_MISPLACED] += 1  # we never started it
+            self._counters[Count.FRAME_MISPLACED] += 1  # This member never started it.
             return None
         self._drop_earlier(snapshot)
         if (reason := self._hindrance(snapshot)) is not None:
             self._close_book(snapshot)
-            return self._tell(initiator, Refusal(snapshot, reason, passes=not self._has_left))
+            return self._send_to(initiator, SnapshotRefusal(snapshot, reason, is_transient=not self._has_left))
         return self._begin(snapshot, view, now)
 
     def _refuse_stranger(self, channel: Channel, sender: Address, marker: Marker) -> list[Effect] | None:
-        """A marker of another view, which went past us, and does not come again: the initiator must not wait in vain.
+        """Refuse a marker of a different view: it is not repeated, and the initiator must not wait for the timeout.
 
-        Multicast keeps what comes before its view. Unicast knows no views, and each member speaks to us alone as well.
+        Only unicast markers need this. Multicast buffers frames of later views; unicast is independent of views, and
+        every member sends a marker by unicast as well.
         """
         self._counters[Count.FRAME_MISPLACED] += 1
         snapshot, ours = marker.snapshot, self._view.id if self._view is not None else marker.view
@@ -282,16 +287,16 @@ class Snapshots:
             return None
         self._close_book(snapshot)
         reason = f"it is in view {ours}, not in {marker.view}; start again when all are in one view"
-        return self._tell(initiator, Refusal(snapshot, reason, passes=True))
+        return self._send_to(initiator, SnapshotRefusal(snapshot, reason, is_transient=True))
 
     def _drop_earlier(self, snapshot: SnapshotId) -> None:
-        """Its initiator has given up an earlier one, since it starts another."""
+        """Drop an earlier snapshot of the same initiator, which must have given it up to start another."""
         for earlier in [part for part in self._parts if part.initiator == snapshot.initiator]:
             self._forget(earlier)
             self._counters[Count.SNAPSHOT_ABANDONED] += 1
 
-    def _report_if_whole(self, part: Participation, now: int) -> list[Effect]:
-        if not part.is_whole or part.snapshot not in self._parts:
+    def _report_if_complete(self, part: Participation, now: int) -> list[Effect]:
+        if not part.is_complete or part.snapshot not in self._parts:
             return []
         report = part.report()
         data = encode(report)
@@ -299,26 +304,30 @@ class Snapshots:
             return self._give_up(part, self._too_large(part), now)
         initiator = self._initiator(part.snapshot)
         if initiator == self._local:
-            del self._parts[part.snapshot]  # the clock of the gathering goes on
+            del self._parts[part.snapshot]  # The timer keeps running: it now limits the wait for the other reports.
             return self._on_report(self._local, report, len(data))
         self._forget(part.snapshot)
-        assert initiator is not None, "the initiator is in the view, or nothing would be recorded"
-        return [Tell(initiator, data)]
+        assert initiator is not None, "only snapshots of members of the view are recorded"
+        return [SendSnapshotMessage(initiator, data)]
 
-    def _give_up(self, part: Participation, reason: str, now: int, *, passes: bool = False) -> list[Effect]:
+    def _give_up(self, part: Participation, reason: str, now: int, *, is_transient: bool = False) -> list[Effect]:
         initiator = self._initiator(part.snapshot)
         self._forget(part.snapshot)
         if initiator == self._local:
-            return self._fail(reason, passes=passes)
-        return self._tell(initiator, Refusal(part.snapshot, reason, passes)) if initiator is not None else []
+            return self._fail(reason, is_transient=is_transient)
+        return (
+            self._send_to(initiator, SnapshotRefusal(part.snapshot, reason, is_transient))
+            if initiator is not None
+            else []
+        )
 
     def _too_large(self, part: Participation) -> str:
         return (
             f"the state and the messages in flight are {part.recorded_bytes} bytes, and most_bytes allows "
-            f"{self._config.most_bytes}; raise it, or take the snapshot when less is under way"
+            f"{self._config.most_bytes}; raise it, or take the snapshot when less is in flight"
         )
 
-    # Gathering
+    # Collecting reports
 
     def _on_report(self, sender: Address, report: Report, size: int) -> list[Effect]:
         own = self._own
@@ -327,7 +336,7 @@ class Snapshots:
             return []
         if not _names_members_only(report, own.view):
             self._counters[Count.SNAPSHOT_REJECTED] += 1
-            return self._fail(f"the report of {sender} names channels of strangers")
+            return self._fail(f"the report of {sender} names channels of processes outside the view")
         own.reports[sender] = report
         own.gathered_bytes += size
         if own.gathered_bytes > self._config.most_gathered_bytes:
@@ -345,30 +354,30 @@ class Snapshots:
         reports = {member: own.reports[member] for member in own.view.members}
         return [SnapshotTaken(own.snapshot, own.view, reports)]
 
-    def _too_late(self, own: _Gathering) -> str:
+    def _too_late(self, own: _OwnSnapshot) -> str:
         missing = ", ".join(str(member) for member in own.view.members if member not in own.reports)
         return (
             f"after {format_ns(self._config.timeout_ns)} there is no report of {missing}: its application takes no "
-            f"deliveries or gives no state, or a channel to it stands still; start again"
+            f"deliveries or supplies no state, or a channel to it has stalled; start again"
         )
 
-    def _on_refusal(self, sender: Address, refusal: Refusal) -> list[Effect]:
+    def _on_refusal(self, sender: Address, refusal: SnapshotRefusal) -> list[Effect]:
         own = self._own
         if own is None or own.snapshot != refusal.snapshot or sender not in own.view:
             self._counters[Count.FRAME_MISPLACED] += 1
             return []
-        return self._fail(f"{sender} cannot take part: {refusal.reason}", passes=refusal.passes)
+        return self._fail(f"{sender} cannot take part: {refusal.reason}", is_transient=refusal.is_transient)
 
-    def _fail(self, reason: str, *, passes: bool = False, tells: bool = True) -> list[Effect]:
-        """Our own snapshot, if one is running; the others need not record it any longer, and are told so."""
+    def _fail(self, reason: str, *, is_transient: bool = False, tells: bool = True) -> list[Effect]:
+        """Fail the own snapshot, if one is running, and tell the other members to drop it."""
         own = self._own
         if own is None:
             return []
         self._own = None
         self._forget(own.snapshot)
         others = [member for member in own.view.members if member != self._local and tells]
-        told = [effect for member in others for effect in self._tell(member, Abandon(own.snapshot))]
-        return [*told, SnapshotFailed(own.snapshot, reason, passes)]
+        notices = [effect for member in others for effect in self._send_to(member, Abandon(own.snapshot))]
+        return [*notices, SnapshotFailed(own.snapshot, reason, is_transient)]
 
     def _on_abandon(self, sender: Address, abandon: Abandon) -> list[Effect]:
         if abandon.snapshot.initiator != sender.incarnation:
@@ -380,18 +389,18 @@ class Snapshots:
             self._counters[Count.SNAPSHOT_ABANDONED] += 1
         return []
 
-    # Both
+    # Shared
 
     def _initiator(self, snapshot: SnapshotId) -> Address | None:
         members = self._view.members if self._view is not None else ()
         return next((member for member in members if member.incarnation == snapshot.initiator), None)
 
     def _close_book(self, snapshot: SnapshotId) -> None:
-        """No marker of it that is still to come, nor of an earlier one, begins anything."""
+        """Ignore later markers of this snapshot and of earlier ones of its initiator."""
         self._seen[snapshot.initiator] = max(snapshot.number, self._seen.get(snapshot.initiator, 0))
 
-    def _tell(self, to: Address, message: Message) -> list[Effect]:
-        return [Tell(to, encode(message))]
+    def _send_to(self, to: Address, message: Message) -> list[Effect]:
+        return [SendSnapshotMessage(to, encode(message))]
 
     def _forget(self, snapshot: SnapshotId) -> None:
         self._parts.pop(snapshot, None)
@@ -410,4 +419,6 @@ class Snapshots:
 
 def _names_members_only(report: Report, view: View) -> bool:
     members = {member.incarnation for member in view.members}
-    return all(state.sender in members for state in report.channels) and all(h.sender in members for h in report.held)
+    return all(state.sender in members for state in report.channels) and all(
+        h.sender in members for h in report.held_back
+    )

@@ -1,6 +1,6 @@
-"""Reliable unicast, sending half of a connection: number bodies, hold them until acked, resend the highest when stuck.
+"""Reliable unicast, sending half of a connection: number bodies, buffer them until acked, resend the last on a stall.
 
-Seed `unicast3.txt` calls `window.low` HA (highest acked) and `window.high` HS (highest sent).
+The JGroups note UNICAST3 calls `window.low` HA (highest acked) and `window.high` HS (highest sent).
 
 Invariants: confirmed <= admitted <= accepted (message numbers); window.low <= window.high <= window.low + capacity;
 while `is_syncing`, no ack purges anything.
@@ -26,24 +26,25 @@ from motet.protocol.wire.body import SINGLE_OVERHEAD, UNCOUNTED, Port, pack
 from motet.protocol.wire.frames import Close, SyncOk, UnicastData, UnicastPurged
 
 
-class State(Enum):
+class ConnectionState(Enum):
     OPEN = "open"
     CLOSING = "closing"
     CLOSED = "closed"
 
 
-class Timer(Enum):
-    STALL = "stall"  # the retransmission task of this connection
+class SendTimer(Enum):
+    STALL = "stall"  # The retransmission task of this connection.
     SYNC = "sync"
     REAP = "reap"
 
-    __hash__ = object.__hash__  # there is one object per timer, and every message looks for some of them
+    # Every message looks up timers. Each is a single object; the default hash of an enum is Python code.
+    __hash__ = object.__hash__
 
 
 @record
-class Sent:
+class SentFrame:
     body: bytes
-    through: int  # number of the last message that this frame completes
+    through: int  # The number of the last message that this frame completes.
 
 
 class SendConnection:
@@ -52,28 +53,28 @@ class SendConnection:
     ) -> None:
         self.peer = peer
         self.conn_id = conn_id
-        self.state = State.OPEN
-        self.window: RingWindow[Sent] = RingWindow(config.capacity, base)
+        self.state = ConnectionState.OPEN
+        self.window: RingWindow[SentFrame] = RingWindow(config.capacity, base)
         self.accepted = self.admitted = self.confirmed = 0
         self._first = base + 1
         self._config = config
         self._counters = counters
         self._backlog = Backlog(config.body_bytes, packs=config.packs)
-        self._largest = config.body_bytes - SINGLE_OVERHEAD  # a message that fits into one frame
+        self._largest = config.body_bytes - SINGLE_OVERHEAD  # The largest message that fits into one frame.
         self._round_trip = config.round_trip()
         self._budget: RepairBudget[Address] = RepairBudget(config.window_bytes, config.repair_bytes, config.repair_rate)
-        self._timers: Timers[Timer] = Timers()
-        self._seen = (0, 0)  # (HA, HS) at the last run of the retransmission task: unchanged means stuck
+        self._timers: Timers[SendTimer] = Timers()
+        self._seen = (0, 0)  # (HA, HS) at the last run of the retransmission task; unchanged means a stall.
         self._attempt = 0
-        self._timed: tuple[int, int] | None = None  # (seqno, sent at): measures the round trip
-        self._confirmed_id = conn_id  # the last one that the receiver is known to hold
-        self._sync_id: int | None = None  # the last SYNC that was answered; they are serial numbers of the receiver
+        self._timed: tuple[int, int] | None = None  # (seqno, sent at) of the frame that measures the round trip.
+        self._confirmed_id = conn_id  # The last connection id that the receiver is known to use.
+        self._sync_id: int | None = None  # The id of the last SYNC answered; the receiver draws them as serials.
         self._sync_attempt = 0
         self._sync_until = 0
         self._used_at = now
-        self._silent_since = now  # the peer was last heard, or first had something to answer, then
+        self._silent_since = now  # When the peer last sent anything, or first had something to acknowledge.
         if config.conn_expiry_ns:
-            self._timers.arm(Timer.REAP, now + config.conn_expiry_ns)
+            self._timers.arm(SendTimer.REAP, now + config.conn_expiry_ns)
 
     @property
     def is_flushed(self) -> bool:
@@ -81,7 +82,7 @@ class SendConnection:
 
     @property
     def is_syncing(self) -> bool:
-        return self._timers.is_armed(Timer.SYNC)
+        return self._timers.is_armed(SendTimer.SYNC)
 
     @property
     def waiting_bytes(self) -> int:
@@ -90,11 +91,12 @@ class SendConnection:
     def send(self, messages: Sequence[bytes], now: int, port: int = Port.APP) -> list[Effect]:
         if self.is_flushed:
             self._silent_since = now
-        if self.state is State.CLOSING:
-            self.state = State.OPEN
+        if self.state is ConnectionState.CLOSING:
+            self.state = ConnectionState.OPEN
         self._used_at = now
-        if self._config.conn_expiry_ns:  # when it is due, the reaper sees that we were used meanwhile
-            self._timers.arm_if_idle(Timer.REAP, now + self._config.conn_expiry_ns)
+        # The reaper is not moved by every message: when it fires early, it sees `_used_at` and is armed again.
+        if self._config.conn_expiry_ns:
+            self._timers.arm_if_idle(SendTimer.REAP, now + self._config.conn_expiry_ns)
         self.accepted += 0 if port in UNCOUNTED else len(messages)
         if len(messages) == 1 and len(messages[0]) <= self._largest and not (self._backlog.runs or self.window.is_full):
             return self._send_now(messages, port, now)
@@ -116,27 +118,27 @@ class SendConnection:
             return []
         self._measure(seqno, now)
         newest = self.window[seqno]
-        assert newest is not None, "a sender holds everything in (low, high]"
+        assert newest is not None, "a sender's window has every frame in (low, high]"
         self.confirmed = newest.through
         self.window.advance(seqno)
         self._used_at = now
         return self._pump(now)
 
     def body(self, seqno: int) -> bytes | None:
-        """What is held under this number."""
+        """The body in the window under this number."""
         sent = self.window[seqno]
         return None if sent is None else sent.body
 
-    def heard(self, now: int) -> None:
-        """Any frame of the peer is a sign of life."""
+    def note_activity(self, now: int) -> None:
+        """Any frame of the peer proves that it is alive."""
         self._silent_since = now
 
     def resend(self, conn_id: int, ranges: Ranges, now: int) -> list[Effect]:
-        """Answer a request for retransmission with what is still held of it; what was acked is not.
+        """Answer a retransmission request with the frames that are not acked.
 
-        What the budget does not allow is asked for again.
+        The peer asks again for frames that the repair budget does not allow.
 
-        A request that is merely late asks for such, too; so it is for the receiver to say whether it is out of step.
+        A late request may name acked frames, too, so UnicastPurged leaves it to the receiver whether it needs a SYNC.
         """
         if conn_id != self.conn_id:
             self._counters[Count.FRAME_OF_OLD_CONNECTION] += 1
@@ -161,10 +163,10 @@ class SendConnection:
         return effects
 
     def sync(self, seen: int, sync_id: int, fresh: int, now: int) -> list[Effect]:
-        """The receiver cannot go on with connection `seen`: rename the connection to `fresh` and tell where it stands.
+        """The receiver has no window for connection `seen`: rename the connection to `fresh` and answer with its low.
 
-        The same SYNC again gets the same answer again. A SYNC that names neither our connection nor the last one that
-        the receiver confirmed is late, and so is one that was sent before the SYNC which we answered last.
+        A repeated SYNC gets the same answer. A SYNC is late, and ignored, if it names neither the current connection
+        nor the last one that the receiver confirmed, or if it was sent before the last one answered.
         """
         if not self.is_syncing or sync_id != self._sync_id:
             is_late = self._sync_id is not None and is_newer(self._sync_id, sync_id)
@@ -179,21 +181,21 @@ class SendConnection:
 
     def sync_ack(self, conn_id: int, now: int) -> list[Effect]:
         if conn_id == self.conn_id and self.is_syncing:
-            self._timers.cancel(Timer.SYNC)
+            self._timers.cancel(SendTimer.SYNC)
             self._confirmed_id = conn_id
             self._attempt = 0
             self._watch_for_stall(now)
         return []
 
     def close(self, now: int) -> None:
-        """Begin to close: unacked messages are still flushed, and a new message opens the connection again."""
-        self.state = State.CLOSING
+        """Begin to close. Unacked messages are still flushed, and a new message reopens the connection."""
+        self.state = ConnectionState.CLOSING
         self._used_at = now
-        self._timers.arm(Timer.REAP, now + self._config.conn_close_ns)
+        self._timers.arm(SendTimer.REAP, now + self._config.conn_close_ns)
 
     def fail(self, error: Exception) -> list[Effect]:
-        """End at once; everything that was accepted and is not confirmed is reported."""
-        self.state = State.CLOSED
+        """Close at once and report all accepted messages that are not acknowledged."""
+        self.state = ConnectionState.CLOSED
         self._backlog.clear()
         effects: list[Effect] = [Transmit(self.peer, Close(self.conn_id))]
         if self.confirmed < self.accepted:
@@ -203,11 +205,11 @@ class SendConnection:
     def tick(self, now: int) -> list[Effect]:
         effects: list[Effect] = []
         for timer in self._timers.take_due(now):
-            if timer is Timer.STALL:
+            if timer is SendTimer.STALL:
                 effects += self._run_retransmission(now)
-            elif timer is Timer.SYNC and now < self._sync_until:
+            elif timer is SendTimer.SYNC and now < self._sync_until:
                 effects += self._send_sync_ok(now)
-            elif timer is Timer.REAP:
+            elif timer is SendTimer.REAP:
                 effects += self._reap(now)
         return effects
 
@@ -218,7 +220,7 @@ class SendConnection:
         return not self.is_flushed and now - self._silent_since >= self._config.give_up_ns
 
     def _pump(self, now: int) -> list[Effect]:
-        """Move messages from the backlog into the window, in order, while there is space."""
+        """Move messages from the backlog into the window while there is space."""
         effects: list[Effect] = []
         admitted = self.admitted
         while self._backlog.runs and not self.window.is_full:
@@ -230,14 +232,14 @@ class SendConnection:
 
     def _put(self, body: bytes, completed: int, now: int) -> Transmit:
         self.admitted += completed
-        seqno = self.window.append(Sent(body, self.admitted))
+        seqno = self.window.append(SentFrame(body, self.admitted))
         self._budget.earn(len(body))
         self._timed = self._timed or (seqno, now)
         self._counters[Count.FRAME_SENT] += 1
         return Transmit(self.peer, UnicastData(self.conn_id, seqno == self._first, seqno, body))
 
     def _send_now(self, messages: Sequence[bytes], port: int, now: int) -> list[Effect]:
-        """A message that finds an empty line and fits into a frame need not stand in it."""
+        """The hot path: a message that fits into a frame bypasses the empty backlog."""
         completed = 0 if port in UNCOUNTED else 1
         effects: list[Effect] = [self._put(pack(messages, port), completed, now)]
         if completed:
@@ -247,14 +249,14 @@ class SendConnection:
 
     def _watch_for_stall(self, now: int) -> None:
         if self.window.low == self.window.high:
-            self._timers.cancel(Timer.STALL)
+            self._timers.cancel(SendTimer.STALL)
             self._attempt = 0
-        elif not self._timers.is_armed(Timer.STALL):
+        elif not self._timers.is_armed(SendTimer.STALL):
             self._seen = (self.window.low, self.window.high)
-            self._timers.arm(Timer.STALL, now + self._round_trip.timeout_ns + self._config.ack_max_ns)
+            self._timers.arm(SendTimer.STALL, now + self._round_trip.timeout_ns + self._config.ack_max_ns)
 
     def _run_retransmission(self, now: int) -> list[Effect]:
-        """Resend the highest only: the receiver then sees what it misses and asks for exactly that."""
+        """Resend only the highest frame: from it the receiver sees what it misses, and requests exactly that."""
         effects: list[Effect] = []
         state = (self.window.low, self.window.high)
         if state == self._seen:
@@ -263,18 +265,18 @@ class SendConnection:
         else:
             self._attempt = 0
         self._seen = state
-        self._timers.arm(Timer.STALL, now + self._round_trip.backed_off(self._attempt) + self._config.ack_max_ns)
+        self._timers.arm(SendTimer.STALL, now + self._round_trip.backed_off(self._attempt) + self._config.ack_max_ns)
         return effects
 
     def _retransmit(self, seqno: int) -> Transmit:
         self._counters[Count.FRAME_RESENT] += 1
         if self._timed is not None and self._timed[0] <= seqno:
-            self._timed = None  # an ack could now answer either copy; measure another frame
+            self._timed = None  # An ack could now answer either copy (Karn's rule), so measure another frame.
         return Transmit(self.peer, self._frame(seqno))
 
     def _frame(self, seqno: int) -> UnicastData:
         sent = self.window[seqno]
-        assert sent is not None, f"{seqno} is not held in {self.window}"
+        assert sent is not None, f"{seqno} is not in {self.window}"
         return UnicastData(self.conn_id, seqno == self._first, seqno, sent.body)
 
     def _measure(self, seqno: int, now: int) -> None:
@@ -283,21 +285,21 @@ class SendConnection:
             self._timed = None
 
     def _send_sync_ok(self, now: int) -> list[Effect]:
-        self._timers.arm(Timer.SYNC, min(now + self._round_trip.backed_off(self._sync_attempt), self._sync_until))
+        self._timers.arm(SendTimer.SYNC, min(now + self._round_trip.backed_off(self._sync_attempt), self._sync_until))
         self._sync_attempt += 1
         assert self._sync_id is not None, "a SYNC-OK answers a SYNC"
         return [Transmit(self.peer, SyncOk(self.conn_id, self._sync_id, self.window.low))]
 
     def _reap(self, now: int) -> list[Effect]:
-        if self.state is State.OPEN:
+        if self.state is ConnectionState.OPEN:
             idle_until = self._used_at + self._config.conn_expiry_ns
             if now < idle_until:
-                self._timers.arm(Timer.REAP, idle_until)
+                self._timers.arm(SendTimer.REAP, idle_until)
             elif self._config.conn_expiry_ns:
                 self.close(now)
             return []
         if not self.is_flushed:
-            self._timers.arm(Timer.REAP, now + self._config.xmit_interval_ns)
+            self._timers.arm(SendTimer.REAP, now + self._config.xmit_interval_ns)
             return []
-        self.state = State.CLOSED
+        self.state = ConnectionState.CLOSED
         return [Transmit(self.peer, Close(self.conn_id))]

@@ -1,11 +1,11 @@
-"""The messages of a global snapshot and their bytes. They travel as ordinary messages of port SNAPSHOT.
+"""The messages of a global snapshot and their encoding. They travel as ordinary messages of port SNAPSHOT.
 
-    marker    in every channel, between the last message before a member's recording and the first one after it
-    report    what one member recorded, to the initiator
-    refusal   a member cannot take part, and why; to the initiator
-    abandon   the initiator has given up; to all
+    marker    sent into every channel, after the last message before a member's recording, before the first one after it
+    report    sent to the initiator: what one member recorded
+    refusal   sent to the initiator: a member cannot take part, and why
+    abandon   sent to all: the initiator has given up
 
-Members are named by their incarnations. Whatever the bytes are, `decode` gives a message or says what is wrong.
+Members are named by their incarnations. Whatever the bytes, `decode` returns a message or says what is wrong.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ T = TypeVar("T")
 
 
 class StreamKind(Enum):
-    """Whose window a member tells of."""
+    """Which stream a reported window belongs to."""
 
-    MULTICAST = "multicast"  # the stream of `peer`, which may be the member itself
-    UNICAST_TO = "unicast to"  # what the member sends to `peer`
-    UNICAST_FROM = "unicast from"  # what it receives from `peer`
+    MULTICAST = "multicast"  # The stream of `peer`, which may be the member itself.
+    UNICAST_TO = "unicast to"  # What the member sends to `peer`.
+    UNICAST_FROM = "unicast from"  # What the member receives from `peer`.
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -56,14 +56,14 @@ class SnapshotId:
 class Marker:
     snapshot: SnapshotId
     view: ViewId
-    ordered: int  # frames to be ordered that its sender had sent in this view when it recorded its state
+    ordered: int  # Ordered frames that its sender had sent in this view when it recorded its state.
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class SnapshotRefusal:
     snapshot: SnapshotId
     reason: str
-    passes: bool  # another one, a little later, may well be taken
+    is_transient: bool  # The cause is temporary, so another snapshot may succeed soon.
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,25 +76,25 @@ class StreamWindow:
     kind: StreamKind
     peer: int
     low: int
-    delivered: int  # of UNICAST_TO, where nothing is delivered: the highest sent
+    delivered: int  # For UNICAST_TO, where nothing is delivered, the highest sent.
     high: int
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldBackFrame:
     """A frame in the hold-back queue."""
 
     sender: int
     id: int
-    number: int  # final if decided, else the member's own proposal
-    proposer: int  # rank in the view
+    number: int  # The agreed sequence number if decided, else the member's proposal.
+    proposer: int  # Rank in the view.
     is_decided: bool
     size: int  # bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Retransmitted:
-    """A frame that the continuous strategy sends again until all of its recipients have acknowledged it."""
+    """A frame that the continuous strategy resends until all of its recipients have acknowledged it."""
 
     frame: str  # DATA or SEQ
     id: int
@@ -109,17 +109,17 @@ class InFlight:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A message that its sender has accepted and not put into any channel yet."""
+    """A message that its sender has accepted and not sent yet."""
 
     channel: Channel
-    to: int  # NOBODY: to the group
+    to: int  # NOBODY means the group.
     port: int
     payload: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelState:
-    """What was under way from `sender` to the member that reports, oldest first."""
+    """The messages in flight from `sender` to the reporting member, oldest first."""
 
     channel: Channel
     sender: int
@@ -128,21 +128,21 @@ class ChannelState:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one member recorded."""
+    """The recording of one member."""
 
     snapshot: SnapshotId
-    recorded_at: int  # wall clock of the member, ns
-    state: bytes  # the application's
-    position: int  # of the log: delivered, and stable
+    recorded_at: int  # Wall clock of the member, in nanoseconds.
+    state: bytes  # The application's state.
+    position: int  # The delivered position of the log, and below the stable one.
     stable: int
     windows: tuple[StreamWindow, ...]
-    held: tuple[Held, ...]
-    waiting: tuple[Waiting, ...]  # above all what is to be ordered, and has not gone out yet
-    channels: tuple[ChannelState, ...]  # those that were not empty
-    retransmitted: tuple[Retransmitted, ...] = ()  # only with the continuous strategy
+    held_back: tuple[HeldBackFrame, ...]
+    waiting: tuple[Waiting, ...]  # Accepted messages that were not sent yet, mostly ones to be ordered.
+    channels: tuple[ChannelState, ...]  # The channels with messages in flight.
+    retransmitted: tuple[Retransmitted, ...] = ()  # Only with the continuous strategy.
 
 
-Message = Marker | Report | Refusal | Abandon
+Message = Marker | Report | SnapshotRefusal | Abandon
 
 
 def encode(message: Message) -> bytes:
@@ -151,7 +151,7 @@ def encode(message: Message) -> bytes:
 
 
 def decode(data: bytes) -> Message | str:
-    """The message, or why these bytes are none."""
+    """The message, or why the bytes are not a valid one."""
     reader = Reader(data)
     try:
         field = _FIELDS.get(U8.read(reader))
@@ -164,7 +164,7 @@ def decode(data: bytes) -> Message | str:
 
 
 def _many(item: Field[T]) -> Field[tuple[T, ...]]:
-    """A list that may be longer than those of control frames."""
+    """A list with a 32-bit count, for it may be longer than the lists of control frames."""
 
     def read(reader: Reader) -> tuple[T, ...]:
         count = U32.read(reader)
@@ -196,8 +196,15 @@ _ID: Field[SnapshotId] = checked(SnapshotId, lambda s: (s.initiator, s.number), 
 _WINDOW: Field[StreamWindow] = checked(
     StreamWindow, lambda w: (w.kind, w.peer, w.low, w.delivered, w.high), _STREAM_KIND, U64, COUNT, COUNT, COUNT
 )
-_HELD: Field[Held] = checked(
-    Held, lambda h: (h.sender, h.id, h.number, h.proposer, h.is_decided, h.size), U64, COUNT, COUNT, U32, FLAG, U32
+_HELD_BACK: Field[HeldBackFrame] = checked(
+    HeldBackFrame,
+    lambda h: (h.sender, h.id, h.number, h.proposer, h.is_decided, h.size),
+    U64,
+    COUNT,
+    COUNT,
+    U32,
+    FLAG,
+    U32,
 )
 _IN_FLIGHT: Field[InFlight] = checked(InFlight, lambda m: (m.port, m.payload), U8, BYTES)
 _WAITING: Field[Waiting] = checked(Waiting, lambda w: (w.channel, w.to, w.port, w.payload), _CHANNEL, U64, U8, BYTES)
@@ -205,7 +212,9 @@ _CHANNEL_STATE: Field[ChannelState] = checked(
     ChannelState, lambda c: (c.channel, c.sender, c.messages), _CHANNEL, U64, _many(_IN_FLIGHT)
 )
 _MARKER: Field[Marker] = checked(Marker, lambda m: (m.snapshot, m.view, m.ordered), _ID, VIEW_ID, COUNT)
-_REFUSAL: Field[Refusal] = checked(Refusal, lambda r: (r.snapshot, r.reason, r.passes), _ID, _REASON, FLAG)
+_SNAPSHOT_REFUSAL: Field[SnapshotRefusal] = checked(
+    SnapshotRefusal, lambda r: (r.snapshot, r.reason, r.is_transient), _ID, _REASON, FLAG
+)
 _ABANDON: Field[Abandon] = checked(Abandon, lambda a: (a.snapshot,), _ID)
 _FRAME = _one_of(str, ("DATA", "SEQ"))
 _RETRANSMITTED: Field[Retransmitted] = checked(
@@ -215,15 +224,15 @@ _REPORT: Field[Report] = checked(
     Report,
     lambda r: (
         *(r.snapshot, r.recorded_at, r.state, r.position, r.stable),
-        *(r.windows, r.held, r.waiting, r.channels, r.retransmitted),
+        *(r.windows, r.held_back, r.waiting, r.channels, r.retransmitted),
     ),
     *(_ID, WALL_NS, BYTES, COUNT, COUNT),
-    *(_many(_WINDOW), _many(_HELD), _many(_WAITING), _many(_CHANNEL_STATE), _many(_RETRANSMITTED)),
+    *(_many(_WINDOW), _many(_HELD_BACK), _many(_WAITING), _many(_CHANNEL_STATE), _many(_RETRANSMITTED)),
 )
 _KINDS: dict[type[Message], tuple[int, Field[Message]]] = {
     Marker: (1, _MARKER),  # type: ignore[dict-item]
     Report: (2, _REPORT),  # type: ignore[dict-item]
-    Refusal: (3, _REFUSAL),  # type: ignore[dict-item]
+    SnapshotRefusal: (3, _SNAPSHOT_REFUSAL),  # type: ignore[dict-item]
     Abandon: (4, _ABANDON),  # type: ignore[dict-item]
 }
 _FIELDS = dict(_KINDS.values())

@@ -44,7 +44,7 @@ class GroupHost(Host):
     @property
     def memory(self) -> DurableState:
         """What the next life of this process would know, if it has a journal."""
-        return self.member.memory
+        return self.member.durable_state
 
     def begin(self) -> None:
         self.note("starts")

@@ -137,14 +137,14 @@ class Host:
 
     def hold(self) -> None:
         self._suffer("takes no deliveries")
-        self.member.hold()
+        self.member.pause()
 
     def release(self) -> None:
         if self.is_paused:
             self._is_release_due = True  # a process that stands still takes nothing
             return
         self._suffer("takes deliveries again")
-        self.do(self.member.release)
+        self.do(self.member.resume)
 
     def forget_sender(self, sender: Address) -> None:
         """Drop the receive window for `sender`, as after an asymmetric split."""
@@ -195,11 +195,11 @@ class Host:
         while pending:
             effect = pending.popleft()
             if self._tracer is not None:
-                self._tracer.told(effect, self._world.scheduler.now)
+                self._tracer.record_effect(effect, self._world.scheduler.now)
             pending.extend(self._make_real(effect))
         if self._tracer is not None:
-            self._tracer.told_by_counters(self._world.scheduler.now)
-        self.most_held = max(self.most_held, self.member.held_frames)
+            self._tracer.record_counters(self._world.scheduler.now)
+        self.most_held = max(self.most_held, self.member.buffered_frames)
         self._steps += 1
         if self._steps % CHECK_EVERY == 0:
             self.member._check()

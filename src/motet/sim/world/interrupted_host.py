@@ -11,8 +11,8 @@ from random import Random
 from motet.protocol.core.effects import Effect
 from motet.protocol.core.identity import Address, Endpoint
 from motet.protocol.member import Member
-from motet.protocol.membership import Accused, MergeUnanswered, Suspected
-from motet.protocol.wire.codec import Envelope, Rejection, decode, kind_name
+from motet.protocol.membership import FlushTimedOut, MergeUnanswered, Suspected
+from motet.protocol.wire.codec import DecodedDatagram, Rejection, decode, kind_name
 from motet.protocol.wire.frames import MergeRequest, Prepare
 from motet.sim.world.group_host import GroupHost
 from motet.sim.world.history import BeganChange, BeganMerge, Blame, Blamed, Outage
@@ -65,7 +65,7 @@ class InterruptedHost(GroupHost):
         match effect:
             case Suspected():
                 self._blame(Blame.SUSPECTED, effect.peer)
-            case Accused():
+            case FlushTimedOut():
                 self._blame(Blame.ACCUSED, effect.member)
             case MergeUnanswered():
                 self._blame(Blame.UNANSWERED, *effect.coordinators)
@@ -83,8 +83,8 @@ class InterruptedHost(GroupHost):
         if self.is_alive:
             super()._transmit(to, data)
 
-    def _write_down(self, datagram: Envelope | Rejection) -> None:
-        assert isinstance(datagram, Envelope)
+    def _write_down(self, datagram: DecodedDatagram | Rejection) -> None:
+        assert isinstance(datagram, DecodedDatagram)
         now, frame = self._world.scheduler.now, datagram.frame
         if isinstance(frame, Prepare):
             self._began(BeganChange(now, self.address, frame.view, frame.participants), (frame.view, frame.ballot))

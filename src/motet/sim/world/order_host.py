@@ -38,7 +38,7 @@ class OrderedHost(GroupHost):
     ) -> None:
         super().__init__(member, surroundings, rng, home, watch)
         self._waits_for_disk = waits_for_disk
-        self._on_disk = self._written = member.memory
+        self._on_disk = self._written = member.durable_state
         self._written_by = 0  # when the last write reaches the disk
         self._writes: deque[DurableState] = deque()
         self._disk_rng = Random(f"disk {member.address}")
@@ -47,7 +47,7 @@ class OrderedHost(GroupHost):
     @property
     def memory(self) -> DurableState:
         """What the next life of this process would know."""
-        now = self.member.memory
+        now = self.member.durable_state
         if not self._waits_for_disk:
             return now
         return replace(self._on_disk, record=now.record, stable=min(now.stable, self._on_disk.position))
@@ -86,7 +86,7 @@ class OrderedHost(GroupHost):
 
     def _perform(self, effects: list[Effect]) -> None:
         super()._perform(effects)
-        memory = self.member.memory
+        memory = self.member.durable_state
         if self._waits_for_disk and (memory.epoch, memory.position) != (self._written.epoch, self._written.position):
             self._written = memory
             self._written_by = max(self._written_by, self._world.scheduler.now + self._disk_rng.randrange(MOST_LAG_NS))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from motet.protocol.core.effects import Frame
 from motet.protocol.core.units import MILLISECOND
 from motet.protocol.wire.body import HEADER, PACKED, message_count
-from motet.protocol.wire.codec import Envelope, decode
+from motet.protocol.wire.codec import DecodedDatagram, decode
 from motet.protocol.wire.frames import MulticastData, OrderData, UnicastData
 from motet.protocol.wire.ordered import ORDERED, unseal
 
@@ -20,7 +20,7 @@ class Transcript:
 
     def datagram(self, now: int, source: str, to: str, data: bytes, fate: str) -> None:
         envelope = decode(self._group, data)
-        what = describe(envelope.frame) if isinstance(envelope, Envelope) else f"rejected: {envelope.detail}"
+        what = describe(envelope.frame) if isinstance(envelope, DecodedDatagram) else f"rejected: {envelope.detail}"
         self.note(now, f"{source} -> {to}  {what}{f'  [{fate}]' if fate else ''}")
 
 

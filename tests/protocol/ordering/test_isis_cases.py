@@ -1,6 +1,6 @@
-"""The test cases of the seed, and rows of the table of scenarios that need a restart, over both carriers.
+"""The test cases of the ISIS document, and the scenarios that need a restart, with both strategies.
 
-The seed's suite: one sender; several senders; datagrams that are dropped; acks that are delayed. “delivery message
+The document's suite: one sender; several senders; datagrams that are dropped; acks that are delayed. “delivery message
 content is checked for all processes, by transitivity”.
 """
 
@@ -79,7 +79,7 @@ def test_half_of_all_acks_take_two_seconds(preset: str) -> None:
 
 
 def test_a_restart_with_a_journal_whose_tail_differs_from_the_groups() -> None:
-    """It is taken back with an explicit event; then all are equal."""
+    """It is rolled back with an explicit event; then all are equal."""
     world = OrderedWorld("AD", wants_state=True)
     world.gather(*"ABCDE")
 
@@ -96,8 +96,8 @@ def test_a_restart_with_a_journal_whose_tail_differs_from_the_groups() -> None:
     world.order("E", "e1")
     world.run(0.01)
     assert world["E"].positions == {1: "common", 2: "e1"}
-    memory = world["E"].member.memory
-    assert (memory.position, memory.stable) == (2, 1)
+    durable_state = world["E"].member.durable_state
+    assert (durable_state.position, durable_state.stable) == (2, 1)
     world.crash("E")
     world.settle("ABC", limit=20)
     world.order("A", "a1")
@@ -105,7 +105,7 @@ def test_a_restart_with_a_journal_whose_tail_differs_from_the_groups() -> None:
     world._hooks.clear()
     world.heal()
     world.settle("ABCD", limit=20)
-    world.start("E", memory=memory)
+    world.start("E", durable_state=durable_state)
     assert world["E"].order.position == 2
     world.settle("ABCDE", limit=20)
     world.order("E", "e2")
@@ -116,17 +116,17 @@ def test_a_restart_with_a_journal_whose_tail_differs_from_the_groups() -> None:
 
 
 def test_a_restart_with_a_journal_that_is_the_groups() -> None:
-    """All of it was stable: nothing is taken back, and it goes on at the group's position."""
+    """All of it was stable: nothing is rolled back, and it continues at the group's position."""
     world = OrderedWorld()
     world.gather(*"ABC")
     world.order("A", "a1", "a2")
     world.finish("ABC", 2)
-    memory = world["C"].member.memory
+    durable_state = world["C"].member.durable_state
     world.crash("C")
     world.settle("AB")
     world.order("B", "b1")
     world.finish("AB", 3)
-    world.start("C", memory=memory)
+    world.start("C", durable_state=durable_state)
     world.settle("ABC")
     world.order("C", "c1")
     world.finish("ABC", 4)
@@ -134,7 +134,7 @@ def test_a_restart_with_a_journal_that_is_the_groups() -> None:
     assert world["C"].positions == {4: "c1"}
 
 
-def test_the_frames_are_those_of_the_carrier(strategy: str) -> None:
+def test_the_frames_are_those_of_the_strategy(strategy: str) -> None:
     world = of_four()
     seen = world.watch(Proposals, OrderData, OrderAck)
     world.order("A", "a")
