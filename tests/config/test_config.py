@@ -433,8 +433,11 @@ def test_what_is_no_endpoint_is_told(text: str) -> None:
 
 def test_every_setting_is_explained() -> None:
     for field in fields(Config):
-        assert 5 < len(setting_of(field).about) < 100
-        assert "\n" not in setting_of(field).about
+        about = setting_of(field).about
+        assert 20 < len(about) < 130
+        assert "\n" not in about
+        assert about[0].isupper(), field.name
+        assert about.endswith("."), field.name
 
 
 def test_the_reference_is_up_to_date() -> None:

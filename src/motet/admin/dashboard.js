@@ -397,7 +397,7 @@ function showEvents(events) {
 }
 
 function showCounters(counters) {
-  const natures = { work: "grows with the traffic", repair: "normal under loss", change: "normal when members come and go", noise: "worth a look if it keeps growing" };
+  const natures = { work: "grows with the traffic", repair: "normal where datagrams are lost", change: "normal when members join, leave or merge", anomaly: "investigate if it keeps growing" };
   $("counters").replaceChildren(
     h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "counter"), h("th", { scope: "col", class: "figure" }, "value"),
       h("th", { scope: "col", class: "figure" }, "per second"), h("th", { scope: "col" }, "meaning"), h("th", { scope: "col" }, "when it grows"))),

@@ -111,7 +111,7 @@ def _remarks(stats: Stats, stalled_s: float, growth: Growth) -> Iterator[Remark]
     yield from _view_remarks(stats)
     yield from _progress_remarks(stats, stalled_s)
     yield from _repair_remarks(growth)
-    yield from _noise_remarks(growth)
+    yield from _anomaly_remarks(growth)
     yield from _fault_remarks(stats)
 
 
@@ -228,14 +228,14 @@ def _repair_remarks(growth: Growth) -> Iterator[Remark]:
         )
 
 
-def _noise_remarks(growth: Growth) -> Iterator[Remark]:
+def _anomaly_remarks(growth: Growth) -> Iterator[Remark]:
     per_minute = 60 / growth.seconds if growth.seconds else 0
-    loud = [count for count in Count if count.nature is Nature.NOISE and growth.of(count) * per_minute >= 60]
-    if loud:
-        named = "; ".join(f"{count} +{growth.of(count):,} ({count.meaning})" for count in loud[:3])
+    growing = [count for count in Count if count.nature is Nature.ANOMALY and growth.of(count) * per_minute >= 60]
+    if growing:
+        named = "; ".join(f"{count} +{growth.of(count):,} ({count.meaning})" for count in growing[:3])
         yield Remark(
             Level.WATCH,
-            f"Dropped and counted in the last {growth.seconds:.0f} s: {named}.",
+            f"Dropped and counted in the last {growth.seconds:.0f} s: {named}",
             "A burst around a restart is normal. If it goes on, somebody sends here who does not belong: another group "
             "on this port, a wrong key, or a stranger.",
         )
