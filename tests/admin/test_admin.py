@@ -161,8 +161,8 @@ def _next_event(response: http.client.HTTPResponse) -> dict[str, Any]:
     return found
 
 
-def _own(picture: dict[str, Any]) -> dict[str, Any]:
-    (own,) = [entry for entry in picture["members"] if entry["member"] == picture["self"]]
+def _own(overview: dict[str, Any]) -> dict[str, Any]:
+    (own,) = [entry for entry in overview["members"] if entry["member"] == overview["self"]]
     assert isinstance(own, dict)
     return own
 
@@ -266,7 +266,7 @@ def test_without_a_token_loopback_may_operate(member: FakeMember) -> None:
     ],
 )
 def test_a_rebound_name_reads_nothing(ask: Client, headers: dict[str, str], status: int) -> None:
-    for path in ("/stats", "/metrics", "/picture", "/"):
+    for path in ("/stats", "/metrics", "/overview", "/"):
         assert ask("GET", path, None, headers)[0] == status
     said = json.loads(ask("GET", "/health", None, headers)[2])
     assert ("remarks" in said) == (status == 200)
@@ -612,7 +612,7 @@ def test_it_speaks_ipv6(member: FakeMember) -> None:
 
 def test_a_member_that_hangs_is_told(server: AdminServer, ask: Client, member: FakeMember) -> None:
     member.error = TimeoutError()
-    for path in ("/stats", "/metrics", "/health", "/picture"):
+    for path in ("/stats", "/metrics", "/health", "/overview"):
         status, said = ask.get(path)
         assert status == 503
         assert "did not tell its figures in time" in said["error"]
@@ -625,7 +625,7 @@ def test_a_bug_of_ours_is_logged_and_ends_only_its_request(
     server: AdminServer, ask: Client, member: FakeMember, caplog: pytest.LogCaptureFixture
 ) -> None:
     member.error = ZeroDivisionError("a planted bug")
-    for path in ("/stats", "/metrics", "/health", "/picture"):
+    for path in ("/stats", "/metrics", "/health", "/overview"):
         status, said = ask.get(path)
         assert status == 500
         assert "a bug in Motet" in said["error"]

@@ -173,7 +173,7 @@ def _complaints_of(tab: Browser, expected: str) -> None:
 
 
 @in_browser
-def test_a_choice_is_not_taken_away_by_the_next_picture(tab: Browser) -> None:
+def test_a_choice_is_not_taken_away_by_the_next_overview(tab: Browser) -> None:
     with served(healthy(), QUICK) as (server, _):
         page = tab.open(server.url)
         page.wait_until_shown()
@@ -194,7 +194,7 @@ def test_off_loopback_the_page_asks_for_the_token(tab: Browser) -> None:
             f"document.querySelector('#entry-token').value = {TOKEN!r}; document.querySelector('#entry button').click()"
         )
         page.wait_until_shown()
-        page.wait_until("document.querySelectorAll('.node.told').length === 0")
+        page.wait_until("document.querySelectorAll('.node.reported').length === 0")
         page.close()
 
 

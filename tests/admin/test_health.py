@@ -87,10 +87,10 @@ def test_a_member_that_is_behind_is_named() -> None:
 
 
 def test_a_slow_application_is_told_apart_from_a_slow_network() -> None:
-    found = health(changed(queue={"held": True, "messages": 1234}))
+    found = health(changed(queue={"paused": True, "messages": 1234}))
     assert found.is_well
     assert "1,234 wait" in remark(found, "The application takes messages slower")
-    stalled = health(changed(queue={"held": True}), stalled_s=20)
+    stalled = health(changed(queue={"paused": True}), stalled_s=20)
     assert not stalled.is_well
     assert "because the application of this member takes no messages" in remark(stalled, "20 s")
 
@@ -126,25 +126,25 @@ def test_one_look_never_says_that_the_log_stands() -> None:
 
 
 def test_the_log_stands_when_something_waits_and_the_position_stays() -> None:
-    pulse, waiting = StallDetector(), changed(log={"holdback": 5})
-    pulse.stalled_s(waiting, now=10.0)
-    stalled_s = pulse.stalled_s(waiting, now=10.0 + STALLED_AFTER_S)
+    detector, waiting = StallDetector(), changed(log={"holdback": 5})
+    detector.stalled_s(waiting, now=10.0)
+    stalled_s = detector.stalled_s(waiting, now=10.0 + STALLED_AFTER_S)
     found = health(waiting, stalled_s)
     assert not found.is_well
     assert "5 frames are held back" in remark(found, "has not moved for 5 s")
 
 
 def test_an_idle_log_does_not_stand() -> None:
-    pulse = StallDetector()
-    pulse.stalled_s(stats_of(), now=0.0)
-    assert pulse.stalled_s(stats_of(), now=9000.0) == 0
-    assert pulse.stalled_s(changed(log={"under_way": 1}), now=9001.0) == 0, "it has waited only since now"
+    detector = StallDetector()
+    detector.stalled_s(stats_of(), now=0.0)
+    assert detector.stalled_s(stats_of(), now=9000.0) == 0
+    assert detector.stalled_s(changed(log={"in_flight": 1}), now=9001.0) == 0, "it has waited only since now"
 
 
 def test_a_log_that_moves_does_not_stand() -> None:
-    pulse = StallDetector()
-    pulse.stalled_s(changed(log={"holdback": 5, "position": 1}), now=0.0)
-    assert pulse.stalled_s(changed(log={"holdback": 5, "position": 2}), now=60.0) == 0
+    detector = StallDetector()
+    detector.stalled_s(changed(log={"holdback": 5, "position": 1}), now=0.0)
+    assert detector.stalled_s(changed(log={"holdback": 5, "position": 2}), now=60.0) == 0
 
 
 def test_a_standing_log_outside_the_primary_view_is_no_second_fault() -> None:

@@ -27,7 +27,7 @@ TOKEN = "a-token-of-the-tests"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ProbeAnswer:
     code: int
     out: str
     err: str
@@ -39,14 +39,14 @@ class Probe:
         self._capsys = capsys
         self.address = address
 
-    def __call__(self, *arguments: str, at: str | None = None) -> Answer:
+    def __call__(self, *arguments: str, at: str | None = None) -> ProbeAnswer:
         self._monkeypatch.setattr(sys, "argv", ["motet", "probe", at or self.address, *arguments])
         with pytest.raises(SystemExit) as exit_info:
             main()
         captured = self._capsys.readouterr()
         code = exit_info.value.code
         said = re.sub(r"\x1b\[[0-9;]*m", "", captured.err)
-        return Answer(code if isinstance(code, int) else 0, captured.out, " ".join(said.split()))
+        return ProbeAnswer(code if isinstance(code, int) else 0, captured.out, " ".join(said.split()))
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_a_look_in_plain_lines(probe: Probe) -> None:
     assert "health [good]: All is well" in answer.out
     assert re.search(r"view: alto#000a +127.0.0.1:7800 +coordinator this one +120,500 +0", answer.out)
     assert "log: position       120,500 (40 of them not stable yet), kept from 1" in answer.out
-    assert re.search(r"counters: frame_resent +\d+ +repair +repairs; normal under loss", answer.out)
+    assert re.search(r"counters: frame_resent +\d+ +repair +Frames retransmitted; normal where", answer.out)
     assert "datagram_rejected" not in answer.out, "what is zero is not worth a line"
 
 

@@ -26,7 +26,7 @@ LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class AccessRefusal:
     status: HTTPStatus
     text: str
 
@@ -37,17 +37,17 @@ class Authorizer:
     token: str | None = None
     hosts: frozenset[str] = frozenset()  # further names under which a reverse proxy shows this server
 
-    def refuse_read(self, headers: Mapping[str, str]) -> Refusal | None:
+    def refuse_read(self, headers: Mapping[str, str]) -> AccessRefusal | None:
         """On loopback whoever is on the machine may look; elsewhere only whoever has a token."""
         refusal = self.refuse_host(headers)
         if refusal is None and not is_loopback(self.host):
             refusal = self._refuse_token(headers, may_only_read=True)
         return refusal
 
-    def refuse_write(self, headers: Mapping[str, str]) -> Refusal | None:
+    def refuse_write(self, headers: Mapping[str, str]) -> AccessRefusal | None:
         return self.refuse_host(headers) or self._refuse_origin(headers) or self._refuse_token(headers)
 
-    def refuse_host(self, headers: Mapping[str, str]) -> Refusal | None:
+    def refuse_host(self, headers: Mapping[str, str]) -> AccessRefusal | None:
         """Off loopback a token is needed to look, and no page of a stranger has it."""
         if not is_loopback(self.host) and self.token is not None:
             return None
@@ -56,31 +56,31 @@ class Authorizer:
             return None
         if not is_loopback(self.host) and is_address(name):
             return None  # nobody can make an address point elsewhere
-        return Refusal(
+        return AccessRefusal(
             HTTPStatus.FORBIDDEN,
             f"this member does not answer to the host name {name[:100]!r}; a reverse proxy must pass "
             "`Host: localhost`, or the name must be among the admin server's `hosts`",
         )
 
-    def _refuse_origin(self, headers: Mapping[str, str]) -> Refusal | None:
+    def _refuse_origin(self, headers: Mapping[str, str]) -> AccessRefusal | None:
         """A browser tells where a page comes from, and asks us first before it sends JSON from elsewhere."""
         if headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
-            return Refusal(HTTPStatus.FORBIDDEN, "a page of another site may not operate this member")
+            return AccessRefusal(HTTPStatus.FORBIDDEN, "a page of another site may not operate this member")
         origin = headers.get("Origin")
         if origin is not None:
             asked = headers.get("Host", "")
             named = authority_of(origin)
             if named is None or (named != asked.lower() and host_name(named) not in self.hosts):
-                return Refusal(
+                return AccessRefusal(
                     HTTPStatus.FORBIDDEN,
                     f"the page that asks comes from {origin[:100]!r}, which is not this server; behind a reverse "
                     "proxy, name its host among the admin server's `hosts`",
                 )
         if headers.get("Content-Type", "").partition(";")[0].strip().lower() != "application/json":
-            return Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "send JSON, with Content-Type: application/json")
+            return AccessRefusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "send JSON, with Content-Type: application/json")
         return None
 
-    def _refuse_token(self, headers: Mapping[str, str], *, may_only_read: bool = False) -> Refusal | None:
+    def _refuse_token(self, headers: Mapping[str, str], *, may_only_read: bool = False) -> AccessRefusal | None:
         if self.token is None:
             return None
         scheme, _, shown = headers.get("Authorization", "").partition(" ")
@@ -88,7 +88,7 @@ class Authorizer:
         if scheme.lower() == "bearer" and any(same(shown.strip(), token) for token in good):
             return None
         said = "the token is wrong" if shown else "a token is needed"
-        return Refusal(
+        return AccessRefusal(
             HTTPStatus.UNAUTHORIZED,
             f"{said}; send `Authorization: Bearer TOKEN` (`motet probe --token`, or MOTET_TOKEN)",
         )

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from motet.errors import AdminRefusedError, AdminUnreachableError, ConfigError, NotAMemberError, OperationRefusedError
-from motet.log.service.validated_json import from_json, sentences, to_json
+from motet.log.service.validated_json import from_json, long_text, to_json
 from motet.protocol.core.identity import Endpoint
 
 MOST_ANSWER_BYTES = 4 << 20
@@ -50,9 +50,9 @@ class AdminClient:
         if not isinstance(answer, dict):
             raise NotAMemberError(f"what listens on {self.endpoint} is not a Motet member's admin port")
         if status == http.client.UNAUTHORIZED:
-            raise AdminRefusedError(f"{self.endpoint} refused: {sentences(answer, 'error')}")
+            raise AdminRefusedError(f"{self.endpoint} refused: {long_text(answer, 'error')}")
         if status >= 400 and "error" in answer:
-            raise OperationRefusedError(f"{self.endpoint} says: {sentences(answer, 'error')}")
+            raise OperationRefusedError(f"{self.endpoint} says: {long_text(answer, 'error')}")
         return answer
 
     def _exchange(self, method: str, path: str, body: bytes | None, timeout_s: float) -> tuple[int, bytes]:

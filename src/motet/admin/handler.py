@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from motet.admin.authorizer import Refusal
+from motet.admin.authorizer import AccessRefusal
 from motet.admin.metrics import CONTENT_TYPE, exposition
 from motet.admin.operations import check_arguments, fault_presets
 from motet.errors import MotetError
@@ -30,7 +30,7 @@ PAGE = {
 }
 MOST_HEADER_BYTES = 65_536  # beside the body
 TOO_MANY = "too many connections to this admin port; only /health and /metrics are served now"
-NOTHING_ELSE = "there are /, /stats, /metrics, /health, /picture, /history, /events, and POST /operate/NAME"
+NOTHING_ELSE = "there are /, /stats, /metrics, /health, /overview, /history, /events, and POST /operate/NAME"
 SAFE_HEADERS = {
     # Only files of this server run or are shown, and no page of another site may frame this one.
     "Content-Security-Policy": (
@@ -108,12 +108,12 @@ class AdminHandler(BaseHTTPRequestHandler):
             self._page(path)
         elif path == "/health":
             self._health()
-        elif path in self._readers():
+        elif path in self._read_paths():
             refusal = self.server.authorizer.refuse_read(self._plain_headers())
             if refusal is not None:
                 self._refuse(refusal)
             else:
-                self._readers()[path]()
+                self._read_paths()[path]()
         else:
             self._fail(HTTPStatus.NOT_FOUND, f"nothing is here; {NOTHING_ELSE}")
 
@@ -128,10 +128,10 @@ class AdminHandler(BaseHTTPRequestHandler):
             with self.server.operating():
                 self._operate(name)
 
-    def _readers(self) -> dict[str, Callable[[], None]]:
+    def _read_paths(self) -> dict[str, Callable[[], None]]:
         return {
             "/stats": lambda: self._json(HTTPStatus.OK, self.server.stats()),
-            "/picture": lambda: self._json(HTTPStatus.OK, self._picture()),
+            "/overview": lambda: self._json(HTTPStatus.OK, self._overview()),
             "/metrics": lambda: self._answer(HTTPStatus.OK, CONTENT_TYPE, exposition(self.server.registry)),
             "/history": lambda: self._json(HTTPStatus.OK, {"samples": self.server.poller.history()}),
             "/events": self._events,
@@ -153,9 +153,9 @@ class AdminHandler(BaseHTTPRequestHandler):
         said = health.as_dict() if may_read else {"level": health.level, "well": health.is_well}
         self._json(HTTPStatus.OK if health.is_well else HTTPStatus.SERVICE_UNAVAILABLE, said)
 
-    def _picture(self) -> dict[str, object]:
+    def _overview(self) -> dict[str, object]:
         return {
-            **self.server.poller.picture(),
+            **self.server.poller.overview(),
             "needs_token": self.server.config.token is not None,
             "fault_presets": fault_presets(),
             "interval_s": self.server.config.interval_s,
@@ -178,7 +178,7 @@ class AdminHandler(BaseHTTPRequestHandler):
         self.connection.settimeout(self.server.config.answer_s)
         self._begin(HTTPStatus.OK, "text/event-stream; charset=utf-8", {"X-Accel-Buffering": "no"})
         while not self.server.stopping.is_set():
-            self.wfile.write(b"data: " + to_json(self._picture()) + b"\n\n")
+            self.wfile.write(b"data: " + to_json(self._overview()) + b"\n\n")
             self.server.stopping.wait(self.server.config.interval_s)
 
     def _operate(self, name: str) -> None:
@@ -233,7 +233,7 @@ class AdminHandler(BaseHTTPRequestHandler):
         names = ("Host", "Origin", "Sec-Fetch-Site", "Content-Type", "Authorization")
         return {name: ", ".join(found) for name in names if (found := self.headers.get_all(name))}
 
-    def _refuse(self, refusal: Refusal) -> None:
+    def _refuse(self, refusal: AccessRefusal) -> None:
         more = {"WWW-Authenticate": 'Bearer realm="motet"'} if refusal.status is HTTPStatus.UNAUTHORIZED else {}
         self._answer(refusal.status, "application/json", to_json({"error": refusal.text}), more)
 
@@ -256,7 +256,7 @@ class AdminHandler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """What the standard library finds wrong with a request, told as everything else here is."""
+        """What the standard library finds wrong with a request, reported as everything else here is."""
         status = HTTPStatus(code)
         if status is HTTPStatus.NOT_IMPLEMENTED:
             status, message = HTTPStatus.METHOD_NOT_ALLOWED, f"only GET and POST are understood; {NOTHING_ELSE}"

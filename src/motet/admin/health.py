@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum, unique
 
-from motet.log.service.validated_json import Stats, number, rows, text, texts, truth, whole
+from motet.log.service.validated_json import Stats, boolean, integer, number, rows, text, texts
 from motet.protocol.core.counters import Count, Nature
 
 STALLED_AFTER_S = 5  # something waits, and the log has not moved for this long
@@ -88,7 +88,7 @@ class StallDetector:
         self._since: float | None = None
 
     def stalled_s(self, stats: Stats, now: float) -> float:
-        position = whole(stats, "log", "position")
+        position = integer(stats, "log", "position")
         if position != self._position or not _waits(stats):
             self._position = position
             self._since = now if _waits(stats) else None
@@ -132,7 +132,7 @@ def _view_remarks(stats: Stats) -> Iterator[Remark]:
             "This member is in no view yet: it has found nobody, or is still being let in.",
             "Check that the seeds are right, that they run, and that all have the same group name and key.",
         )
-    elif truth(stats, "state", "lost"):
+    elif boolean(stats, "state", "lost"):
         yield Remark(
             Level.BAD,
             f"Nobody in the view of {members(size)} has the application's state: those who had it are down or cut off. "
@@ -140,7 +140,7 @@ def _view_remarks(stats: Stats) -> Iterator[Remark]:
             "Bring a member that has the state back. If none can come back, call begin_state_anew() at the member "
             "whose state is to be the group's.",
         )
-    elif not truth(stats, "view", "primary"):
+    elif not boolean(stats, "view", "primary"):
         yield Remark(
             Level.BAD,
             f"The view of {members(size)} is not primary: the majority of the last primary view is elsewhere or down. "
@@ -166,13 +166,13 @@ def _view_remarks(stats: Stats) -> Iterator[Remark]:
 
 
 def _progress_remarks(stats: Stats, stalled_s: float) -> Iterator[Remark]:
-    is_held = truth(stats, "queue", "held")
-    if stalled_s >= STALLED_AFTER_S and truth(stats, "view", "primary"):
-        yield _stalled(stats, stalled_s, is_held)
-    elif is_held:
+    is_paused = boolean(stats, "queue", "paused")
+    if stalled_s >= STALLED_AFTER_S and boolean(stats, "view", "primary"):
+        yield _stalled(stats, stalled_s, is_paused)
+    elif is_paused:
         yield Remark(
             Level.WATCH,
-            f"The application takes messages slower than they come: {whole(stats, 'queue', 'messages'):,} wait, and "
+            f"The application takes messages slower than they come: {integer(stats, 'queue', 'messages'):,} wait, and "
             "the senders of the group are slowed down to its pace. Nothing is lost.",
             "Take messages in batches, or move slow work off the loop that takes them.",
         )
@@ -184,9 +184,11 @@ def _progress_remarks(stats: Stats, stalled_s: float) -> Iterator[Remark]:
     yield from _lag_remarks(stats)
 
 
-def _stalled(stats: Stats, stalled_s: float, is_held: bool) -> Remark:
-    waiting = f"{whole(stats, 'log', 'holdback')} frames are held back and {whole(stats, 'log', 'under_way')} under way"
-    if is_held:
+def _stalled(stats: Stats, stalled_s: float, is_paused: bool) -> Remark:
+    waiting = (
+        f"{integer(stats, 'log', 'holdback')} frames are held back and {integer(stats, 'log', 'in_flight')} under way"
+    )
+    if is_paused:
         return Remark(
             Level.BAD,
             f"The log has not moved for {stalled_s:.0f} s because the application of this member takes no messages.",
@@ -201,9 +203,9 @@ def _stalled(stats: Stats, stalled_s: float, is_held: bool) -> Remark:
 
 
 def _lag_remarks(stats: Stats) -> Iterator[Remark]:
-    position = whole(stats, "log", "position")
+    position = integer(stats, "log", "position")
     in_view = {text(row, "member") for row in rows(stats, "view", "members")}  # others lag because they are elsewhere
-    peers = {text(peer, "member"): whole(peer, "position") for peer in rows(stats, "peers")}
+    peers = {text(peer, "member"): integer(peer, "position") for peer in rows(stats, "peers")}
     behind = {member: position - theirs for member, theirs in peers.items() if member in in_view}
     late = sorted((lag, name) for name, lag in behind.items() if lag >= FAR_BEHIND)
     if late:
@@ -263,4 +265,6 @@ def window_fill(stats: Stats) -> float:
 
 
 def _waits(stats: Stats) -> bool:
-    return bool(whole(stats, "log", "holdback") or whole(stats, "log", "under_way") or truth(stats, "queue", "held"))
+    return bool(
+        integer(stats, "log", "holdback") or integer(stats, "log", "in_flight") or boolean(stats, "queue", "paused")
+    )

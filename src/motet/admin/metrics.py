@@ -14,7 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.registry import Collector
 
 from motet.admin.health import window_fill
-from motet.log.service.validated_json import Stats, maybe, number, rows, text, texts, truth, whole
+from motet.log.service.validated_json import Stats, boolean, integer, number, number_or_none, rows, text, texts
 from motet.protocol.core.counters import Count
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -24,15 +24,15 @@ GAUGES: tuple[tuple[str, str, Callable[[Stats], float]], ...] = (
     ("motet_uptime_seconds", "since this member started", lambda s: number(s, "uptime_s")),
     ("motet_view_number", "number of the installed view", lambda s: number(s, "view", "number")),
     ("motet_view_members", "members of the installed view", lambda s: len(rows(s, "view", "members"))),
-    ("motet_view_primary", "1 in a primary view: total order moves", lambda s: truth(s, "view", "primary")),
+    ("motet_view_primary", "1 in a primary view: total order moves", lambda s: boolean(s, "view", "primary")),
     ("motet_view_coordinator", "1 if this member coordinates", lambda s: _is_coordinator(s)),
-    ("motet_state_held", "1 if this member has the group's state", lambda s: truth(s, "state", "held")),
-    ("motet_state_lost", "1 while nobody in the view has the group's state", lambda s: truth(s, "state", "lost")),
+    ("motet_state_present", "1 if this member has the group's state", lambda s: boolean(s, "state", "present")),
+    ("motet_state_lost", "1 while nobody in the view has the group's state", lambda s: boolean(s, "state", "lost")),
     ("motet_log_position", "messages delivered in total order, ever", lambda s: number(s, "log", "position")),
     ("motet_log_stable_position", "delivered by all of the view", lambda s: number(s, "log", "stable")),
     ("motet_log_first_position", "oldest position still kept", lambda s: number(s, "log", "first")),
     ("motet_log_holdback_frames", "received, order not agreed yet", lambda s: number(s, "log", "holdback")),
-    ("motet_log_under_way_frames", "own frames whose order is being agreed", lambda s: number(s, "log", "under_way")),
+    ("motet_log_in_flight_frames", "own frames whose order is being agreed", lambda s: number(s, "log", "in_flight")),
     ("motet_multicast_window_fill_ratio", "own send window in use, 0 to 1; 1 is normal under load", window_fill),
     (
         "motet_multicast_waiting_bytes",
@@ -41,7 +41,11 @@ GAUGES: tuple[tuple[str, str, Callable[[Stats], float]], ...] = (
     ),
     ("motet_queue_messages", "delivered, not yet taken by the application", lambda s: number(s, "queue", "messages")),
     ("motet_queue_bytes", "the same, in bytes", lambda s: number(s, "queue", "bytes")),
-    ("motet_queue_held", "1 while a slow application slows the senders down", lambda s: truth(s, "queue", "held")),
+    (
+        "motet_queue_paused",
+        "1 while a slow application slows the senders down",
+        lambda s: boolean(s, "queue", "paused"),
+    ),
     ("motet_sent_messages_per_second", "over the last seconds", lambda s: number(s, "rates", "sent_per_s")),
     ("motet_delivered_messages_per_second", "over the last seconds", lambda s: number(s, "rates", "delivered_per_s")),
     ("motet_delivered_bytes_per_second", "over the last seconds", lambda s: number(s, "rates", "bytes_per_s")),
@@ -95,7 +99,7 @@ def _is_coordinator(stats: Stats) -> bool:
 
 
 def _count(stats: Stats, count: Count) -> int:
-    return whole(stats, "counters", count)
+    return integer(stats, "counters", count)
 
 
 def _info(stats: Stats, labels: dict[str, str]) -> Metric:
@@ -120,7 +124,7 @@ def _counter(name: str, meaning: str, labels: dict[str, str], value: float) -> M
 
 
 def _per_peer(stats: Stats, labels: dict[str, str]) -> Iterator[Metric]:
-    """By name: two lives of one name are told apart nowhere here, so the worse of them stands."""
+    """By name: two lives of one name are reported apart nowhere here, so the worse of them stands."""
     missing: dict[str, float] = {}
     for row in rows(stats, "multicast", "receivers"):
         name = _name(text(row, "member"))
@@ -150,7 +154,7 @@ def _name(member: str) -> str:
 
 
 def _latency(stats: Stats, labels: dict[str, str]) -> Metric:
-    found = [(quantile, maybe(stats, "latency", key)) for quantile, key in LATENCIES]
+    found = [(quantile, number_or_none(stats, "latency", key)) for quantile, key in LATENCIES]
     return _gauge(
         "motet_delivery_latency_seconds",
         "from multicast to delivery in total order, own messages",

@@ -13,7 +13,7 @@ MOST_ARGUMENT = 1000  # characters
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class AdminOperation:
     name: str
     argument: str | None  # each takes one text, or none
     meaning: str
@@ -23,10 +23,12 @@ class Operation:
 OPERATIONS = {
     operation.name: operation
     for operation in (
-        Operation("sync", "member", "bring the unicast connection with a member in step; waits until it is", "sync b"),
-        Operation("snapshot", None, "take one consistent snapshot of the whole group", "snapshot"),
-        Operation("leave", None, "leave the group in good order; the process decides what it does then", "leave"),
-        Operation("fault", "rule", "make a fault on purpose, or end them all with `clear`", "fault drop=0.2@b"),
+        AdminOperation(
+            "sync", "member", "bring the unicast connection with a member in step; waits until it is", "sync b"
+        ),
+        AdminOperation("snapshot", None, "take one consistent snapshot of the whole group", "snapshot"),
+        AdminOperation("leave", None, "leave the group in good order; the process decides what it does then", "leave"),
+        AdminOperation("fault", "rule", "make a fault on purpose, or end them all with `clear`", "fault drop=0.2@b"),
     )
 }
 

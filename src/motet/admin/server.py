@@ -2,7 +2,7 @@
 
     GET  /            the dashboard            GET  /health    200 when well, else 503, with words
     GET  /stats       all figures, JSON        GET  /events    the group's picture once per second, server-sent events
-    GET  /metrics     for Prometheus           GET  /picture   the same, once
+    GET  /metrics     for Prometheus           GET  /overview   the same, once
                                                GET  /history   two minutes of what was seen, for the plots
     POST /operate/NAME    sync, snapshot, leave, fault; JSON in and out
 
@@ -166,7 +166,7 @@ class HttpServer(ThreadingHTTPServer):
         self.authorizer = Authorizer(endpoint.host, config.token, hosts)
         reading = None if config.token is None else read_token(config.token)
         self.poller = Poller(self.stats, read_token=reading, interval_s=config.interval_s)
-        self.registry = registry_of(self.stats, lambda stats: self.poller.judge(stats).is_well)
+        self.registry = registry_of(self.stats, lambda stats: self.poller.evaluate(stats).is_well)
         self.stopping = threading.Event()
         self._silent_until = 0.0
         self.listeners = threading.BoundedSemaphore(config.most_listeners)
@@ -236,29 +236,29 @@ class HttpServer(ThreadingHTTPServer):
             target=self.process_request_thread, args=(request, client_address), name="motet-admin-http", daemon=True
         )
         with self._open_lock:
-            in_reserve = self._place()
+            in_reserve = self._find_slot()
             if in_reserve is not None:
                 self._open[thread] = Connection(request, in_reserve)
         if in_reserve is None:
-            self._turn_away(request)
+            self._refuse(request)
             return
         try:
             thread.start()
         except RuntimeError:  # no more threads in this process
-            self._let_go(thread)
-            self._turn_away(request)
+            self._forget_connection(thread)
+            self._refuse(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._let_go(threading.current_thread())
+            self._forget_connection(threading.current_thread())
 
-    def _let_go(self, thread: threading.Thread) -> None:
+    def _forget_connection(self, thread: threading.Thread) -> None:
         with self._open_lock:
             self._open.pop(thread, None)
 
-    def _place(self) -> bool | None:
+    def _find_slot(self) -> bool | None:
         """Whether the next connection is one of the reserve; None when there is no place at all."""
         for in_reserve, most in ((False, self.config.most_connections), (True, RESERVE)):
             open_ones = [one for one in self._open.values() if one.in_reserve == in_reserve and not one.is_evicted]
@@ -280,7 +280,7 @@ class HttpServer(ThreadingHTTPServer):
             connection.is_reading = False
             return not connection.is_evicted and (not connection.in_reserve or path in PROBED)
 
-    def _turn_away(self, request: socket.socket) -> None:
+    def _refuse(self, request: socket.socket) -> None:
         _send_busy(request)
         self.shutdown_request(request)
 
@@ -317,10 +317,10 @@ class HttpServer(ThreadingHTTPServer):
         """Cut whoever is still being served, and wait for the threads; never for one that operates, or for us."""
         deadline = time.monotonic() + within_s
         with self._open_lock:
-            spared = {*self._operating, threading.current_thread()}
-            ending = {thread: one.socket for thread, one in self._open.items() if thread not in spared}
+            excluded = {*self._operating, threading.current_thread()}
+            ending = {thread: one.socket for thread, one in self._open.items() if thread not in excluded}
         for request in ending.values():
-            _cut(request)
+            _close(request)
         for thread in ending:
             thread.join(max(0.0, deadline - time.monotonic()))
 
@@ -331,7 +331,7 @@ class HttpServer(ThreadingHTTPServer):
         self._wakes.close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away is no event; a bug of ours was told by the handler already."""
+        """A client that goes away is no event; a bug of ours was reported by the handler already."""
         LOG.debug("a connection of %s ended early", client_address, exc_info=True)
 
 
@@ -345,9 +345,9 @@ def _evict(connection: Connection) -> None:
     connection.is_evicted = True
     if connection.is_reading:
         _send_busy(connection.socket)
-    _cut(connection.socket)
+    _close(connection.socket)
 
 
-def _cut(connection: socket.socket) -> None:
+def _close(connection: socket.socket) -> None:
     with suppress(OSError):  # it may be closed already
         connection.shutdown(socket.SHUT_RDWR)

@@ -125,7 +125,7 @@ class Group:
     @property
     def failing_lookups(self) -> str:
         """Which look-ups of `discovery_dns` and `discovery_directory` fail, and why; empty if none does."""
-        return self._driver.lookups.in_words()
+        return self._driver.lookups.describe_failures()
 
     @property
     def is_closed(self) -> bool:
@@ -303,9 +303,9 @@ class Group:
 
     def listen(self, news: list[Effect]) -> None:
         """On the driver's thread."""
-        self._observer.hear(news)
+        self._observer.observe(news)
         self._inbox.append(news)
-        if not self._is_drain_planned and not self._driver.hands_over:
+        if not self._is_drain_planned and not self._driver.is_processing_batch:
             self._is_drain_planned = True
             try:
                 if self._driver.has_thread:
@@ -398,7 +398,7 @@ class Group:
         elif effect.port == Port.BLOCKS:
             self._blocks.apply(position, effect.sender, messages)
         elif effect.port == Port.NOTICE:
-            self._observer.hear_notice(effect.sender, messages[-1])
+            self._observer.receive_notice(effect.sender, messages[-1])
 
     def _enter(self, effect: ViewInstalled) -> None:
         gone = [member for member in self._view.members if member not in effect.view]
@@ -565,7 +565,7 @@ class Group:
             "messages": queue.waiting_messages,
             "bytes": queue.weight,
             "limit": queue.limit,
-            "held": queue.is_held,
+            "paused": queue.is_held,
         }
         return self._driver.ask(self._observer.stats).result(OPERATION_S)
 

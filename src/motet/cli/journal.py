@@ -17,7 +17,7 @@ from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progres
 
 from motet.errors import ConfigError, JournalCorruptError, JournalError
 from motet.log.journal.reader import JournalReader
-from motet.log.journal.verify import Verdict, verify
+from motet.log.journal.verify import JournalVerdict, verify
 
 EXAMPLES = """
 Examples:
@@ -59,7 +59,7 @@ def verify_journal(directory: Directory, as_json: AsJson = False) -> None:
     raise typer.Exit(0 if verdict.is_good else 1)
 
 
-def _tell(verdict: Verdict, directory: Path) -> None:
+def _tell(verdict: JournalVerdict, directory: Path) -> None:
     good = f"positions {verdict.first} to {verdict.last}" if verdict.last >= verdict.first else "no positions"
     typer.echo(
         f"{directory}: group {verdict.group!r}, {good}, stable to {verdict.stable}; {verdict.segments} segments, "

@@ -45,7 +45,7 @@ def pipeline(
         outcome = _follow(work, follow) if follow else work.run()
     finally:
         spark.stop()
-    typer.echo(json.dumps(asdict(outcome)) if as_json else _in_words(outcome, out))
+    typer.echo(json.dumps(asdict(outcome)) if as_json else _describe(outcome, out))
     raise typer.Exit(1 if outcome.conflicts else 0)
 
 
@@ -65,7 +65,7 @@ def _follow(work: Pipeline, seconds: float) -> Outcome:
     return work.outcome()
 
 
-def _in_words(outcome: Outcome, out: Path) -> str:
+def _describe(outcome: Outcome, out: Path) -> str:
     bronze = ", ".join(f"{name} {rows}" for name, rows in sorted(outcome.bronze.items())) or "nothing new"
     agreed = "all members agree" if not outcome.conflicts else f"{outcome.conflicts} cells DIFFER: run motet audit"
     return f"{out}: bronze {bronze}; silver {outcome.silver} new, positions {outcome.first} to {outcome.last}; {agreed}"

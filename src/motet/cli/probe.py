@@ -22,7 +22,7 @@ from motet.errors import (
     NotAMemberError,
     OperationRefusedError,
 )
-from motet.log.service.validated_json import truth
+from motet.log.service.validated_json import boolean
 
 NOT_WELL = 1
 EXIT_CODES: dict[type[MotetError], int] = {
@@ -70,7 +70,7 @@ def probe(
     try:
         if operation is not None:
             raise typer.Exit(_operate(client, operation, arguments or [], as_json))
-        raise typer.Exit(_watch(client, every, timeout, as_json) if watch else _look(client, timeout, as_json))
+        raise typer.Exit(_watch(client, every, timeout, as_json) if watch else _show(client, timeout, as_json))
     except tuple(EXIT_CODES) as error:
         Console(stderr=True).print(f"motet: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(EXIT_CODES[type(error)]) from None
@@ -107,7 +107,7 @@ def _checked(name: str, given: list[str]) -> dict[str, Any]:
         raise ConfigError(str(error)) from error
 
 
-def _look(client: AdminClient, timeout_s: float, as_json: bool) -> int:
+def _show(client: AdminClient, timeout_s: float, as_json: bool) -> int:
     stats, health = client.stats(timeout_s), client.health(timeout_s)
     if as_json:
         typer.echo(json.dumps({"health": health, "stats": stats}, indent=2))
@@ -151,4 +151,4 @@ def _print(found: list[Section]) -> None:
 
 
 def _exit_code(health: dict[str, object]) -> int:
-    return 0 if truth(health, "well") else NOT_WELL
+    return 0 if boolean(health, "well") else NOT_WELL

@@ -105,7 +105,7 @@ def _one(scenario: str, seed: int, transcript: bool, as_json: bool, trace: Path 
             typer.echo(line)
         verdict = "ok" if outcome.is_ok else "FAILED"
         typer.echo(
-            f"seed {seed} ({scenario}): {verdict}, {_in_words(outcome.stats)}, fingerprint {outcome.fingerprint}"
+            f"seed {seed} ({scenario}): {verdict}, {_describe(outcome.stats)}, fingerprint {outcome.fingerprint}"
         )
         if not outcome.transcript:
             for violation in outcome.violations:
@@ -137,7 +137,7 @@ def _many(scenario: str, seeds: range, workers: int, as_json: bool) -> int:
     if as_json:
         typer.echo(json.dumps(_summary(scenario, seeds, failed, totals, seconds), indent=2))
     else:
-        typer.echo(f"{len(seeds)} seeds of {scenario}: {len(failed)} failed, {_in_words(totals)}, {seconds} s")
+        typer.echo(f"{len(seeds)} seeds of {scenario}: {len(failed)} failed, {_describe(totals)}, {seconds} s")
         for outcome in failed[:20]:
             typer.echo(f"  seed {outcome.seed}: {outcome.violations[0]}")
             typer.echo(f"    replay: {_replay(scenario, outcome.seed)}")
@@ -212,7 +212,7 @@ def _replay(scenario: str, seed: int) -> str:
     return f"motet sim --seed {seed} --scenario {scenario} --transcript"
 
 
-def _in_words(stats: dict[str, int] | Counter[str]) -> str:
+def _describe(stats: dict[str, int] | Counter[str]) -> str:
     names = ("accepted", "delivered", "datagrams", "resent", "faults")
     words = [f"{stats.get(name, 0):,} {name}" for name in names]
     return ", ".join(words + [f"{stats[name]:,} {word}" for name, word in _OF_SOME.items() if name in stats])

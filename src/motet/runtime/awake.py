@@ -17,22 +17,22 @@ class Awake:
         self._clock = clock
         self._spin_ns = spin_ns
         self._until = 0
-        self._is_planned = False
+        self._is_scheduled = False
 
     def stay(self) -> None:
         """Something was just said or heard."""
         self._until = self._clock() + self._spin_ns
-        if not self._is_planned:
-            self._is_planned = True
-            self._loop.call_soon(self._look_again)
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._poll_again)
 
     def end(self) -> None:
         self._until = 0
 
-    def _look_again(self) -> None:
+    def _poll_again(self) -> None:
         """A loop looks at its sockets in every turn, so one more turn is all that it takes."""
-        self._is_planned = self._clock() < self._until
-        if self._is_planned:
+        self._is_scheduled = self._clock() < self._until
+        if self._is_scheduled:
             if hasattr(os, "sched_yield"):  # on Unix
                 os.sched_yield()
-            self._loop.call_soon(self._look_again)
+            self._loop.call_soon(self._poll_again)

@@ -32,7 +32,7 @@ NOT_RUNNING = b"TtZXx"  # stopped, traced, or dead: the states of /proc/PID/stat
 Stock = tuple[list[tuple[str, int]], list[bytes], bool]  # peers, datagrams, whether each may be sent more than once
 
 
-class BusyTeller:
+class BusySender:
     def __init__(self, memory: mmap.mmap, sender: socket.socket, member: int, interval_ns: int) -> None:
         self._memory = memory
         self._sender = sender
@@ -42,14 +42,14 @@ class BusyTeller:
         self._stock: Stock = ([], [], False)
         self._used = 0
 
-    def look(self, now: int) -> None:
+    def poll(self, now: int) -> None:
         """Send one BUSY to every peer if the member needs it."""
         ran_at, number, is_muted = HEADER.unpack_from(self._memory)
         if not number or is_muted or now - ran_at < self._overdue_ns or not is_running(self._member):
             return
         if number != self._number:
             self._load(number)
-        self._tell()
+        self._send_busy()
 
     def _load(self, number: int) -> None:
         """A stock that the driver replaced while it was read is read again at the next look."""
@@ -59,7 +59,7 @@ class BusyTeller:
         if HEADER.unpack_from(self._memory)[1] == number:
             self._number, self._stock, self._used = number, marshal.loads(data), 0
 
-    def _tell(self) -> None:
+    def _send_busy(self) -> None:
         peers, datagrams, is_reusable = self._stock
         if not datagrams or (self._used >= len(datagrams) and not is_reusable):
             return
@@ -87,11 +87,11 @@ def main(member: int, interval_ns: int) -> None:
     os.closerange(MEMORY_FD + 1, 1 << 16)  # whatever the member had open for its children
     os.chdir("/")
     memory = mmap.mmap(MEMORY_FD, MEMORY_BYTES)
-    teller = BusyTeller(memory, socket.socket(fileno=SOCKET_FD), member, interval_ns)
+    busy_sender = BusySender(memory, socket.socket(fileno=SOCKET_FD), member, interval_ns)
     end = select.poll()
     end.register(0, select.POLLIN)
     while not end.poll(interval_ns / 1e6) and os.getppid() == member:
-        teller.look(time.monotonic_ns())
+        busy_sender.poll(time.monotonic_ns())
 
 
 if __name__ == "__main__":

@@ -42,10 +42,10 @@ from motet.runtime.world import REAL_WORLD, Transport, World
 logger = logging.getLogger("motet")
 T = TypeVar("T")
 UVLOOP_ROUNDING_NS = MILLISECOND // 2  # its timers go off at the nearest millisecond, and to be early is in vain
-GATHER_BYTES = 1 << 20  # what is handed to the member at once of one lane
+SEND_BATCH_BYTES = 1 << 20  # what is handed to the member at once of one lane
 FAILURE_EVERY_NS = 10 * SECOND  # at most one line of the log in this time tells of frames that led to an error
-MOST_SHOWN_BYTES = 512  # of such a frame
-WORTH_TELLING = 128 << 10  # bytes: less free space of a lane is not told, for each word wakes the application
+MOST_LOGGED_BYTES = 512  # of such a frame
+FREED_STEP_BYTES = 128 << 10  # bytes: less free space of a lane is not told, for each word wakes the application
 
 SendQueueKey = tuple[Channel, Address | None]
 
@@ -77,7 +77,7 @@ class _SendQueue:
     freed: int = 0  # bytes that have left, and the application does not know yet
 
 
-class Envelope(Protocol):
+class DatagramSealer(Protocol):
     """What turns datagrams into sealed ones and back."""
 
     def seal(self, datagram: bytes) -> bytes: ...
@@ -87,12 +87,12 @@ class Envelope(Protocol):
     def rekey(self, keyring: Keyring) -> None: ...
 
 
-class Writer(Protocol):
+class LogWriter(Protocol):
     """What keeps the log on disk. It may hold effects back, and it hears of everything before it is performed."""
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None: ...
 
-    def keep(self, effects: list[Effect], now: int) -> list[Effect]: ...
+    def persist(self, effects: list[Effect], now: int) -> list[Effect]: ...
 
     def tick(self, now: int) -> list[Effect]: ...
 
@@ -127,13 +127,13 @@ class Driver:
         listener: Listener,
         *,
         faults: FaultInjector,
-        envelope: Envelope | None = None,
+        envelope: DatagramSealer | None = None,
         world: World = REAL_WORLD,
     ) -> None:
         self.member = member
         self.transport = transport
         self.faults = faults
-        self.journal_writer: Writer | None = None
+        self.journal_writer: LogWriter | None = None
         self.liveness: Liveness | None = None
         self.tracer: Tracer | None = None
         self.replay: Callable[[], list[Effect]] | None = None  # what the application hears before anything else
@@ -146,10 +146,10 @@ class Driver:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._outbox: deque[Outgoing | Callable[[], None]] = deque()
-        self._is_pump_planned = False
-        self._hand_over: Callable[[], None] | None = None  # on its loop, the application takes what it was told
-        self.hands_over = False  # in this turn it will
-        self._arms_later = False  # the timer, at the end of this turn
+        self._is_send_scheduled = False
+        self._dispatch: Callable[[], None] | None = None  # on its loop, the application takes what it was told
+        self.is_processing_batch = False  # in this turn it will
+        self._defers_timer = False  # the timer, at the end of this turn
         self._awake: Awake | None = None
         self.sent_messages = 0  # what the application wanted sent, and the member has accepted
         self._send_queues: dict[SendQueueKey, _SendQueue] = {}
@@ -160,12 +160,12 @@ class Driver:
         self._group_endpoint = transport.group
         if not world.raises_errors:
             member.on_frame_failed = self._frame_failed
-        self._failures_untold = 0
-        self._failures_told_at: int | None = None
+        self._failures_not_logged = 0
+        self._failures_logged_at: int | None = None
         self._own_bytes = member.address.incarnation.to_bytes(8, "little")
         self._is_closed = False
         self._is_shut = False
-        self._consulted: set[DnsName | SharedDirectory] = set()
+        self._lookups_in_flight: set[DnsName | SharedDirectory] = set()
         self.lookups = Lookups(member.address.endpoint)
 
     # Life
@@ -181,10 +181,10 @@ class Driver:
         self.post(self._start)
 
     def start_on(
-        self, loop: asyncio.AbstractEventLoop, hand_over: Callable[[], None] | None = None, spin_ns: int = 0
+        self, loop: asyncio.AbstractEventLoop, dispatch: Callable[[], None] | None = None, spin_ns: int = 0
     ) -> None:
         """On the application's loop, which must stay free."""
-        self._loop, self._hand_over = loop, hand_over
+        self._loop, self._dispatch = loop, dispatch
         self._awake = Awake(loop, self._clock, spin_ns) if spin_ns else None
         self._start()
 
@@ -213,7 +213,7 @@ class Driver:
         self.transport.start(self._loop, self._received)
         if self.liveness is not None:
             self.liveness.start(self._loop)
-        self._authorizer(lambda: self.do_now(self.member.start))
+        self._run_or_stop(lambda: self.do_now(self.member.start))
 
     def close(self) -> None:
         """Stop at once; `leave` is the polite way. May be called from any thread, and twice."""
@@ -263,26 +263,26 @@ class Driver:
         On the application's loop the first of a turn leaves at once, and what follows in the same turn leaves together.
         """
         self._outbox.append(outgoing)
-        if self._is_pump_planned or self._loop is None:
+        if self._is_send_scheduled or self._loop is None:
             return
         if self._thread is not None:
-            self._is_pump_planned = True
-            self._loop.call_soon_threadsafe(self._pump)
-        elif not self.hands_over:
-            self._is_pump_planned = True
-            self._loop.call_soon(self._pump)
-            self._authorizer(self._send_what_waits)
+            self._is_send_scheduled = True
+            self._loop.call_soon_threadsafe(self._send_scheduled)
+        elif not self.is_processing_batch:
+            self._is_send_scheduled = True
+            self._loop.call_soon(self._send_scheduled)
+            self._run_or_stop(self._send_pending)
             if self._awake is not None:
                 self._awake.stay()
 
     @property
-    def gathers(self) -> bool:
+    def is_send_scheduled(self) -> bool:
         """It has been told that something waits, and has not looked yet: whatever comes now leaves together."""
-        return self._is_pump_planned
+        return self._is_send_scheduled
 
     def post(self, action: Callable[[], None]) -> None:
         assert self._loop is not None
-        self._loop.call_soon_threadsafe(self._authorizer, action)
+        self._loop.call_soon_threadsafe(self._run_or_stop, action)
 
     def ask(self, question: Callable[[], T]) -> Future[T]:
         """Run on the driver's loop, and answer."""
@@ -312,7 +312,7 @@ class Driver:
     def run(self, action: Callable[[], None]) -> None:
         """From any thread; what is asked for first is done first. On the application's loop it is done at once."""
         if self._thread is None:
-            self._authorizer(action)
+            self._run_or_stop(action)
         else:
             self.post(action)
 
@@ -322,7 +322,7 @@ class Driver:
 
     # Inputs
 
-    def _authorizer(self, action: Callable[[], None]) -> None:
+    def _run_or_stop(self, action: Callable[[], None]) -> None:
         if self._is_closed or self.failure is not None:
             return
         try:
@@ -340,15 +340,15 @@ class Driver:
 
     def _frame_failed(self, datagram: bytes, error: Exception) -> None:
         """A bug of ours that a peer's frame has led to: the frame is dropped. A flood of them must not fill the log."""
-        now, self._failures_untold = self._clock(), self._failures_untold + 1
-        if self._failures_told_at is not None and now - self._failures_told_at < FAILURE_EVERY_NS:
+        now, self._failures_not_logged = self._clock(), self._failures_not_logged + 1
+        if self._failures_logged_at is not None and now - self._failures_logged_at < FAILURE_EVERY_NS:
             return
-        untold, self._failures_untold, self._failures_told_at = self._failures_untold, 0, now
-        shown = datagram[:MOST_SHOWN_BYTES].hex() + ("..." if len(datagram) > MOST_SHOWN_BYTES else "")
+        not_logged, self._failures_not_logged, self._failures_logged_at = self._failures_not_logged, 0, now
+        shown = datagram[:MOST_LOGGED_BYTES].hex() + ("..." if len(datagram) > MOST_LOGGED_BYTES else "")
         logger.error(
             "%s dropped a frame (%s) that led to an error inside Motet, and goes on; %d such since the last line like "
             "this. Please report it with these bytes: %s",
-            *(self.member.address, kind_name(datagram), untold, shown),
+            *(self.member.address, kind_name(datagram), not_logged, shown),
             exc_info=error,
         )
 
@@ -358,8 +358,8 @@ class Driver:
         self.perform(action(now), now)
 
     def inject(self, fault: Fault) -> None:
-        looks_inside = fault.frames is not None and fault.kind is not FaultKind.CLEAR
-        if looks_inside and fault.direction is not Direction.OUT and self._envelope is not None:
+        needs_frame_kind = fault.frames is not None and fault.kind is not FaultKind.CLEAR
+        if needs_frame_kind and fault.direction is not Direction.OUT and self._envelope is not None:
             raise MisuseError(
                 f"the fault {fault} asks which frame a datagram carries, and with a key it arrives sealed; inject it "
                 f"where datagrams are sent (@PEER:out), or leave #{fault.frames} away"
@@ -410,7 +410,7 @@ class Driver:
         what it is told, and what it answers leaves."""
         if self._is_closed or self.failure is not None:
             return
-        self.hands_over = self._arms_later = self._hand_over is not None
+        self.is_processing_batch = self._defers_timer = self._dispatch is not None
         try:
             now = self._clock()
             if sources is not None and self.faults.is_active:
@@ -418,17 +418,17 @@ class Driver:
                 left = [(d, at) for at, data in arrived for d in self.faults.apply(Direction.IN, at, data, now)]
                 datagrams, sources = [data for data, _ in left], [at for _, at in left]
             self._hand_in(datagrams, now, sources)
-            if self._hand_over is not None:
-                self._hand_over()
-                self.hands_over = False
+            if self._dispatch is not None:
+                self._dispatch()
+                self.is_processing_batch = False
                 if self._outbox:
-                    self._send_what_waits()
-                self._arms_later = False
+                    self._send_pending()
+                self._defers_timer = False
                 self._arm(now)
                 if self._awake is not None:
                     self._awake.stay()
-        except Exception as error:  # as in `_guard`
-            self.hands_over = self._arms_later = False
+        except Exception as error:  # as in `_run_or_stop`
+            self.is_processing_batch = self._defers_timer = False
             self._fail(error)
 
     def _hand_in(self, datagrams: list[bytes], now: int, sources: list[Endpoint] | None = None) -> None:
@@ -455,12 +455,12 @@ class Driver:
     def _wall(self, now: int) -> int:
         return now + self._wall_offset_ns
 
-    def _pump(self) -> None:
-        self._is_pump_planned = False
+    def _send_scheduled(self) -> None:
+        self._is_send_scheduled = False
         if self._outbox:
-            self._authorizer(self._send_what_waits)
+            self._run_or_stop(self._send_pending)
 
-    def _send_what_waits(self) -> None:
+    def _send_pending(self) -> None:
         touched: dict[SendQueueKey, _SendQueue] = {}
         outbox = self._outbox
         while outbox:
@@ -487,12 +487,12 @@ class Driver:
 
     def _flush_send_queue(self, key: SendQueueKey, send_queue: _SendQueue) -> None:
         while send_queue.queue:
-            gathered, messages, size = self._gather(send_queue.queue)
+            taken, messages, size = self._take_batch(send_queue.queue)
             now = self._clock()
             try:
-                effects = self._send(key, messages, gathered[0], now)
+                effects = self._send(key, messages, taken[0], now)
             except BacklogFullError:
-                send_queue.queue.extendleft(reversed(gathered))
+                send_queue.queue.extendleft(reversed(taken))
                 return
             except MotetError as error:
                 self._listener([Freed(key, size), SendFailed(key[0], key[1], 0, 0, error)])
@@ -501,20 +501,20 @@ class Driver:
             self.sent_messages += len(messages)
             self.perform(effects, now)
 
-    def _gather(self, queue: deque[Outgoing]) -> tuple[list[Outgoing], Sequence[bytes], int]:
+    def _take_batch(self, queue: deque[Outgoing]) -> tuple[list[Outgoing], Sequence[bytes], int]:
         """As many as may go together."""
         head = queue.popleft()
         if not queue:
             return [head], head.messages, head.size
-        gathered, messages, size = [head], list(head.messages), head.size
-        while queue and size < GATHER_BYTES and head.tag is None:
+        taken, messages, size = [head], list(head.messages), head.size
+        while queue and size < SEND_BATCH_BYTES and head.tag is None:
             follower = queue[0]
             if follower.port != head.port or follower.tag is not None:
                 break
-            gathered.append(queue.popleft())
+            taken.append(queue.popleft())
             messages += follower.messages
             size += follower.size
-        return gathered, messages, size
+        return taken, messages, size
 
     def _send(self, key: SendQueueKey, messages: Sequence[bytes], head: Outgoing, now: int) -> list[Effect]:
         channel, to = key
@@ -540,22 +540,22 @@ class Driver:
     # Effects
 
     def perform(self, effects: list[Effect], now: int) -> None:
-        news: list[Effect] = []
-        reopened: list[SendQueueKey] = []
+        events: list[Effect] = []
+        admitted: list[SendQueueKey] = []
         if self.journal_writer is not None:
-            effects = self.journal_writer.keep(effects, now)
+            effects = self.journal_writer.persist(effects, now)
         if self.tracer is not None:
             self.tracer.performed(effects, self._wall(now))
         for effect in effects:
             if type(effect) is Datagram:
                 self._transmit(effect, now)
             elif type(effect) is Delivered:
-                news.append(effect)
+                events.append(effect)
             elif isinstance(effect, Admitted):
-                news += self._admitted(effect)
-                reopened.append((effect.channel, effect.to))
+                events += self._admitted(effect)
+                admitted.append((effect.channel, effect.to))
             elif isinstance(effect, SendFailed):
-                news += [effect, *self._abandoned(effect)]
+                events += [effect, *self._abandoned(effect)]
             elif isinstance(effect, Announcement):
                 self._announce(effect, now)
             elif isinstance(effect, Consult):
@@ -565,20 +565,20 @@ class Driver:
                 self._note_sources()
                 if self.liveness is not None:
                     self.liveness.follow(effect.view)
-                news.append(effect)
+                events.append(effect)
             elif isinstance(effect, SyncCompleted | SyncFailed):
                 self._resyncs.ended(effect)
             elif isinstance(effect, DigestsOverlapped):
                 logger.warning("%s: %s", self.member.address, effect)
             else:
-                news.append(effect)
-        if news:
-            self._listener(news)
-        for key in reopened:
+                events.append(effect)
+        if events:
+            self._listener(events)
+        for key in admitted:
             send_queue = self._send_queues.get(key)
             if send_queue is not None and send_queue.queue:
                 self._flush_send_queue(key, send_queue)
-        if not self._arms_later:
+        if not self._defers_timer:
             self._arm(now)
 
     def _learn_names(self, installed: ViewInstalled) -> None:
@@ -593,7 +593,7 @@ class Driver:
             return []
         while send_queue.accepted and send_queue.accepted[0][0] <= effect.through:
             send_queue.freed += send_queue.accepted.popleft()[1]
-        if send_queue.freed < WORTH_TELLING:
+        if send_queue.freed < FREED_STEP_BYTES:
             return []
         size, send_queue.freed = send_queue.freed, 0
         return [Freed(key, size)]
@@ -642,15 +642,15 @@ class Driver:
 
     def _consult(self, source: DnsName | SharedDirectory) -> None:
         """Names are resolved, and directories read, beside the loop; one look at a time."""
-        if source in self._consulted:
+        if source in self._lookups_in_flight:
             return
-        self._consulted.add(source)
+        self._lookups_in_flight.add(source)
         assert self._loop is not None
         found = self._loop.run_in_executor(None, self.lookups.look_up, source)
-        found.add_done_callback(lambda future: self._authorizer(lambda: self._found(source, future)))
+        found.add_done_callback(lambda future: self._run_or_stop(lambda: self._looked_up(source, future)))
 
-    def _found(self, source: DnsName | SharedDirectory, future: asyncio.Future[list[Endpoint]]) -> None:
-        self._consulted.discard(source)
+    def _looked_up(self, source: DnsName | SharedDirectory, future: asyncio.Future[list[Endpoint]]) -> None:
+        self._lookups_in_flight.discard(source)
         if future.cancelled():
             return
         error = future.exception()
@@ -684,26 +684,26 @@ class Driver:
 
     def _on_time(self) -> None:
         self._timer = self._timer_at = None
-        self._authorizer(self._tick)
+        self._run_or_stop(self._tick)
 
     def _tick(self) -> None:
         now = self._clock()
         if self.faults.is_active:
-            self._release_late(now)
+            self._pass_delayed(now)
         if self.journal_writer is not None:
             self.perform(self.journal_writer.tick(now), now)
         self.perform(self.member.tick(now), now)
 
-    def _release_late(self, now: int) -> None:
-        """What a fault on purpose has held back."""
+    def _pass_delayed(self, now: int) -> None:
+        """What a fault on purpose has delayed back."""
         arrived: list[bytes] = []
         sources: list[Endpoint] = []
-        for held in self.faults.release(now):
-            if held.direction is Direction.OUT:
-                self.transport.send(held.data, held.peer)
+        for delayed in self.faults.take_due(now):
+            if delayed.direction is Direction.OUT:
+                self.transport.send(delayed.data, delayed.peer)
             else:
-                arrived.append(held.data)
-                sources.append(held.peer)
+                arrived.append(delayed.data)
+                sources.append(delayed.peer)
         if arrived:
             self._hand_in(arrived, now, sources)
 

@@ -16,7 +16,7 @@ class SealedEnvelope:
         self._sealer = Sealer(keyring, incarnation, secrets.randbits(SALT_BITS))
         self._opener = Opener(keyring, window=window)
         self._counters = counters
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
     def rekey(self, keyring: Keyring) -> None:
         """Accept the keys of this ring and seal with its current one."""
@@ -35,6 +35,6 @@ class SealedEnvelope:
 
     def _reject(self, reject: SealReject) -> None:
         self._counters[reject.fault.count] += 1
-        if reject.fault.name not in self._told:
-            self._told.add(reject.fault.name)
+        if reject.fault.name not in self._logged:
+            self._logged.add(reject.fault.name)
             logger.warning("a datagram was dropped: %s. More of the kind are counted and not told again", reject)

@@ -13,7 +13,7 @@ and drop, then duplicate, then delay and reorder for each copy. A rule replaces 
 peer, direction and frames, and a probability of 0 takes it away. Nothing here knows a clock or a socket: the driver
 asks `apply` for each datagram, but only while `is_active`, and `release` when `next_deadline` has come.
 
-Bounds: MOST_RULES rules, MOST_HELD datagrams and MOST_HELD_BYTES bytes held back (beyond it they are dropped, and
+Bounds: MOST_RULES rules, MOST_DELAYED datagrams and MOST_DELAYED_BYTES bytes held back (beyond it they are dropped, and
 counted), MOST_NAMES names.
 """
 
@@ -34,8 +34,8 @@ from motet.protocol.core.units import HOUR, MILLISECOND, parse_duration, spell_d
 from motet.protocol.wire.codec import kind_name
 
 MOST_RULES = 64
-MOST_HELD = 10_000
-MOST_HELD_BYTES = 64 << 20
+MOST_DELAYED = 10_000
+MOST_DELAYED_BYTES = 64 << 20
 MOST_NAMES = 1_024
 MOST_DELAY_NS = HOUR
 REORDER_NS = 20 * MILLISECOND  # far enough behind for others to overtake, and sooner than most repairs
@@ -111,7 +111,7 @@ class Fault:
         return is_of_frames and self.peer in (ANYBODY, other.peer) and self.direction in (None, other.direction)
 
 
-class Held(NamedTuple):
+class DelayedDatagram(NamedTuple):
     """A datagram that was held back, and goes on now."""
 
     direction: Direction
@@ -126,8 +126,8 @@ class FaultInjector:
         self._counters = counters if counters is not None else Counters()
         self._rules: list[Fault] = []
         self._names: OrderedDict[Endpoint, str] = OrderedDict()
-        self._queue: list[tuple[int, int, Held]] = []  # a heap by due time, then by order of arrival
-        self._held_bytes = 0
+        self._queue: list[tuple[int, int, DelayedDatagram]] = []  # a heap by due time, then by order of arrival
+        self._delayed_bytes = 0
         self._arrivals = 0
 
     # Rules
@@ -162,8 +162,8 @@ class FaultInjector:
     def describe(self) -> dict[str, object]:
         return {
             "rules": [str(rule) for rule in self._rules],
-            "held": len(self._queue),
-            "held_bytes": self._held_bytes,
+            "waiting": len(self._queue),
+            "waiting_bytes": self._delayed_bytes,
             "dropped": self._counters[Count.FAULT_DROPPED],
             "delayed": self._counters[Count.FAULT_DELAYED],
             "duplicated": self._counters[Count.FAULT_DUPLICATED],
@@ -184,7 +184,7 @@ class FaultInjector:
             if due <= now:
                 passed.append(data)
             else:
-                self._hold(due, Held(direction, peer, data))
+                self._delay_until(due, DelayedDatagram(direction, peer, data))
         return passed
 
     def fates(self, direction: Direction, peer: Endpoint, now: int, frame: str = "") -> list[int]:
@@ -198,15 +198,15 @@ class FaultInjector:
         self._counters[Count.FAULT_DUPLICATED] += extra
         return [now + self._delay(rules) for _ in range(1 + extra)]
 
-    def release(self, now: int) -> list[Held]:
+    def take_due(self, now: int) -> list[DelayedDatagram]:
         """What was held back long enough, in the order in which it became due."""
-        released = []
+        due_now = []
         while self._queue and self._queue[0][0] <= now:
-            held = heappop(self._queue)[2]
-            self._held_bytes -= len(held.data)
-            released.append(held)
+            delayed = heappop(self._queue)[2]
+            self._delayed_bytes -= len(delayed.data)
+            due_now.append(delayed)
         self._update()
-        return released
+        return due_now
 
     def next_deadline(self) -> int | None:
         return self._queue[0][0] if self._queue else None
@@ -223,14 +223,14 @@ class FaultInjector:
                 delay += self._rng.randint(1, REORDER_NS)
         return delay
 
-    def _hold(self, due: int, held: Held) -> None:
-        if len(self._queue) >= MOST_HELD or self._held_bytes + len(held.data) > MOST_HELD_BYTES:
+    def _delay_until(self, due: int, delayed: DelayedDatagram) -> None:
+        if len(self._queue) >= MOST_DELAYED or self._delayed_bytes + len(delayed.data) > MOST_DELAYED_BYTES:
             self._counters[Count.FAULT_OVERFLOWED] += 1
             return
         self._counters[Count.FAULT_DELAYED] += 1
         self._arrivals += 1
-        self._held_bytes += len(held.data)
-        heappush(self._queue, (due, self._arrivals, held))
+        self._delayed_bytes += len(delayed.data)
+        heappush(self._queue, (due, self._arrivals, delayed))
 
     def _update(self) -> None:
         self.is_active = bool(self._rules or self._queue)

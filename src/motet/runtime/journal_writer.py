@@ -7,7 +7,7 @@
     fsync is always                     -> others are told of positions when the disk has them, not before
 
 Runs on the driver's loop; waiting for the disk happens beside it. Invariants: the journal holds a prefix of the log;
-`_held` what was delivered behind a gap that is being filled, without a gap of its own.
+`_buffered` what was delivered behind a gap that is being filled, without a gap of its own.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class JournalWriter:
         self._wall_clock = wall_clock
         self._record = member.record
         self._view: ViewId = NO_VIEW
-        self._held: list[Effect] | None = None  # None: there is no gap
-        self._held_end = 0  # where the log stands behind what is held back
+        self._buffered: list[Effect] | None = None  # None: there is no gap
+        self._buffered_end = 0  # where the log stands behind what is held back
         member.keep_log()
         self._catch_up = CatchUp(journal, member, self._truncate, replays=replays)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -67,7 +67,7 @@ class JournalWriter:
 
     # Before effects are performed
 
-    def keep(self, effects: list[Effect], now: int) -> list[Effect]:
+    def persist(self, effects: list[Effect], now: int) -> list[Effect]:
         """The answer is what the driver is to perform now; what is held back follows when the gap is filled."""
         if self._member.record is not self._record:
             self._record = self._member.record
@@ -80,10 +80,10 @@ class JournalWriter:
             elif isinstance(effect, ViewInstalled):
                 self._append(entries)
                 performed += self._enter(effect, _rolled_back_later(effects, index), now)
-            elif self._held is not None and isinstance(effect, RecordState):
+            elif self._buffered is not None and isinstance(effect, RecordState):
                 performed += self._member.refuse_snapshot_state(effect.snapshot, STILL_FETCHING, now, passes=True)
-            elif self._held is not None and _is_of_the_log(effect):
-                self._hold(effect)
+            elif self._buffered is not None and _is_of_the_log(effect):
+                self._buffer(effect)
             else:
                 self._note(effect, entries)
                 performed.append(effect)
@@ -118,16 +118,16 @@ class JournalWriter:
     # Views
 
     def _enter(self, effect: ViewInstalled, rolled_back: RolledBack | None, now: int) -> list[Effect]:
-        if self._held is not None and rolled_back is None and effect.position == self._held_end:
-            self._hold(effect)
+        if self._buffered is not None and rolled_back is None and effect.position == self._buffered_end:
+            self._buffer(effect)
             self._catch_up.begin_view(effect.view, now)
             return [effect]
-        dropped = self._drop_held()
+        dropped = self._drop_buffered()
         if rolled_back is not None:
             self._truncate(rolled_back.first - 1)
         if effect.position > self.journal.position:
             self._member.keep_log(is_whole=False)
-            self._held, self._held_end = [effect], effect.position
+            self._buffered, self._buffered_end = [effect], effect.position
             return [*dropped, effect, *self._catch_up.start(effect.view, effect.position, now)]
         self._member.keep_log()
         if effect.view.is_primary:
@@ -142,22 +142,22 @@ class JournalWriter:
         self.progress.moved()
         self._plan_sync()
 
-    def _hold(self, effect: Effect) -> None:
-        assert self._held is not None
-        self._held.append(effect)
+    def _buffer(self, effect: Effect) -> None:
+        assert self._buffered is not None
+        self._buffered.append(effect)
         if isinstance(effect, Delivered):
-            self._held_end += len(effect.messages)
+            self._buffered_end += len(effect.messages)
 
-    def _drop_held(self) -> list[Effect]:
+    def _drop_buffered(self) -> list[Effect]:
         """The view does not follow on what is held back: all up to its beginning is fetched, and comes from there.
 
         What is left is what the sender of a message hears of it.
         """
-        held, self._held = self._held or [], None
+        buffered, self._buffered = self._buffered or [], None
         self._catch_up.stop()
-        return [word for effect in held for word in self._word_to_sender(effect)]
+        return [notified for effect in buffered for notified in self._notify_sender(effect)]
 
-    def _word_to_sender(self, effect: Effect) -> list[Effect]:
+    def _notify_sender(self, effect: Effect) -> list[Effect]:
         if not isinstance(effect, Delivered):
             return [] if isinstance(effect, ViewInstalled) else [effect]
         is_ours = effect.sender == self._member.address and effect.messages
@@ -165,16 +165,16 @@ class JournalWriter:
 
     def _try_to_close_gap(self, now: int) -> list[Effect]:
         """What came from others is in the journal: what was held back follows it."""
-        if self._held is None:
+        if self._buffered is None:
             return []
-        effects = self._catch_up.take_news()
+        effects = self._catch_up.take_effects()
         self.progress.moved()
         if not self._catch_up.is_done:
             return effects
-        held, self._held = self._held, None
+        buffered, self._buffered = self._buffered, None
         self._member.keep_log()
         entries: list[Entry] = []
-        for effect in held:
+        for effect in buffered:
             if isinstance(effect, ViewInstalled):
                 self._append(entries)
                 if effect.view.is_primary:

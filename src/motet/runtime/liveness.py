@@ -37,7 +37,7 @@ from motet.runtime import busy_process
 from motet.runtime.busy_process import HEADER, MEMORY_BYTES, SIZE, STOCK_AT, STOCK_BYTES, USED, USED_AT
 from motet.runtime.transport import UdpTransport
 
-LOOKS_PER_SUSPICION = 4  # BUSY must come well before suspect_ns is over, and one may be lost
+POLLS_PER_SUSPICION = 4  # BUSY must come well before suspect_ns is over, and one may be lost
 MOST_DATAGRAMS = 5_000  # of a stock: 10 minutes of preset `local`
 FREE_FD = 10  # file descriptors above those that the process expects
 logger = logging.getLogger("motet")
@@ -51,7 +51,7 @@ class LivenessProcess:
         self._local = local
         self._transport = transport
         self._is_muted = is_muted
-        self._interval_ns = min(config.heartbeat_ns, config.suspect_ns // LOOKS_PER_SUSPICION)
+        self._interval_ns = min(config.heartbeat_ns, config.suspect_ns // POLLS_PER_SUSPICION)
         self._stock_size = min(config.busy_max_ns // self._interval_ns + 1, MOST_DATAGRAMS)
         keyring = config.keyring()
         self._sealer = (
@@ -131,11 +131,11 @@ class LivenessProcess:
             os.close(shared)
             os.close(read_end)
         self._memory, self._pipe = memory, write_end
-        self._beat()
+        self._renew()
 
     # What it is told
 
-    def _beat(self) -> None:
+    def _renew(self) -> None:
         assert self._loop is not None
         if self._memory is None:
             return
@@ -143,7 +143,7 @@ class LivenessProcess:
         is_used = USED.unpack_from(self._memory, USED_AT)[0] > 0
         if self._view is not None and (is_used or not self._names_all_peers):
             self._prepare(self._memory, self._view)
-        self._timer = self._loop.call_later(self._interval_ns / SECOND, self._beat)
+        self._timer = self._loop.call_later(self._interval_ns / SECOND, self._renew)
 
     def _prepare(self, memory: mmap.mmap, view: View) -> None:
         """Write a new stock beside the one that may be being read, and name it then."""

@@ -44,7 +44,7 @@ class Lookups:
         if self.failures.pop(source, None) is not None:
             logger.info("the look-up of %s succeeds again", _place(source))
 
-    def in_words(self) -> str:
+    def describe_failures(self) -> str:
         """What keeps failing, for a person who waits; empty if nothing does."""
         return "; ".join(f"the look-up of {_place(source)} fails: {why}" for source, why in self.failures.items())
 

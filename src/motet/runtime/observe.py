@@ -49,12 +49,12 @@ class Observer:
         self._delivered_bytes = 0
         self._marked = (self._world.clock(), 0, 0, 0)  # when, delivered, bytes, sent
         self._rates = {"sent_per_s": 0.0, "delivered_per_s": 0.0, "bytes_per_s": 0.0}
-        self.queue: dict[str, Any] = {"messages": 0, "bytes": 0, "limit": 0, "held": False}
+        self.queue: dict[str, Any] = {"messages": 0, "bytes": 0, "limit": 0, "paused": False}
         self.services: dict[str, str] = {}
         self.first: Callable[[], int] = lambda: 1  # the first position that a journal still has
         self._notices: dict[Address, dict[str, str]] = {}  # where other members serve what
 
-    def hear(self, effects: list[Effect]) -> None:
+    def observe(self, effects: list[Effect]) -> None:
         """On the driver's loop, after they were performed."""
         for effect in effects:
             if isinstance(effect, Delivered):
@@ -79,11 +79,11 @@ class Observer:
                 self._note("responsive", str(effect.peer))
                 logger.info("%s is no longer busy", effect.peer)
 
-    def hear_notice(self, source: Address, notice: bytes) -> None:
+    def receive_notice(self, source: Address, notice: bytes) -> None:
         """On the application's loop. Whatever a member says of itself is short text, or is not believed."""
         with contextlib.suppress(ValueError, AttributeError, RecursionError):
-            told = json.loads(notice) if len(notice) <= MOST_NOTICE else {}
-            self._notices[source] = {name: place for name, place in told.items() if isinstance(place, str)}
+            parsed = json.loads(notice) if len(notice) <= MOST_NOTICE else {}
+            self._notices[source] = {name: place for name, place in parsed.items() if isinstance(place, str)}
 
     def _peers(self, view: View) -> list[dict[str, Any]]:
         members = [member for member in view.members if member != self._driver.member.address]
@@ -172,7 +172,7 @@ class Observer:
             "epoch": member.membership.epoch.number,
             "first": self.first(),
             "holdback": len(ordering.queue),
-            "under_way": ordering.under_way,
+            "in_flight": ordering.under_way,
         }
 
     def _measure(self) -> dict[str, float]:
@@ -214,7 +214,7 @@ def _state(member: Member) -> dict[str, Any]:
     membership = member.membership
     provider = membership.state_provider
     return {
-        "held": not membership.is_waiting_for_state,
+        "present": not membership.is_waiting_for_state,
         "lost": membership.is_state_lost,
         "provider": None if provider is None else str(provider),
     }

@@ -78,7 +78,7 @@ class JsonLines:
             self._file.close()
 
 
-class _Writer(Protocol):
+class _ArrowWriter(Protocol):
     """What Arrow's writer of files and Parquet's have in common."""
 
     def write_batch(self, batch: pa.RecordBatch) -> None: ...
@@ -89,7 +89,7 @@ class _Writer(Protocol):
 class Columns:
     """Record batches of TRACE_SCHEMA."""
 
-    def __init__(self, writer: _Writer) -> None:
+    def __init__(self, writer: _ArrowWriter) -> None:
         self._writer = writer
         self._events: list[TraceEvent] = []
 
@@ -161,15 +161,15 @@ class BackgroundTrace:
 
     def _run(self) -> None:
         while not self._is_closing.wait(FLUSH_SECONDS):
-            self._authorizer(self._drain)
-        self._authorizer(self._drain)
-        self._authorizer(self._tell_what_was_lost)
+            self._run_or_give_up(self._drain)
+        self._run_or_give_up(self._drain)
+        self._run_or_give_up(self._report_lost)
         try:
             self._sink.close()
         except Exception as error:  # a full disk, mostly
             self.error = self.error or error
 
-    def _authorizer(self, action: Callable[[], None]) -> None:
+    def _run_or_give_up(self, action: Callable[[], None]) -> None:
         """A trace that cannot be written is a pity; it must not take the member with it."""
         if self.error is not None:
             self._waiting.clear()
@@ -185,6 +185,6 @@ class BackgroundTrace:
             self._sink.emit(self._last)
         self._sink.flush()
 
-    def _tell_what_was_lost(self) -> None:
+    def _report_lost(self) -> None:
         if self.lost and self._last is not None:
             self._sink.emit(TraceEvent(self._last.at_ns, self._last.member, TraceKind.TRACE_LOST, count=self.lost))

@@ -277,7 +277,7 @@ def test_a_file_that_shrinks_under_the_reader_ends_there(tmp_path: Path) -> None
     scan = Scan(file, FIRST_RECORD_AT, window=5000)
     records = iter(scan)
     next(records)
-    file.cut(20_000)
+    file.truncate(20_000)
     assert len(list(records)) < 25
     assert scan.flaw == INCOMPLETE
     file.close()

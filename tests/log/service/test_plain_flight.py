@@ -95,7 +95,7 @@ def test_offsets_wait_until_a_position_is_stable(plain: flight.FlightClient, sou
     asking = threading.Thread(target=lambda: answers.append(act(plain, "offsets", body)))
     asking.start()
     wait_for(lambda: act(plain, "health")["calls"] == {"followers": 0, "reads": 1, "appends": 0})
-    source.settle(96)
+    source.set_stable(96)
     asking.join()
     assert answers[0]["stable"] == 96
 
@@ -124,7 +124,7 @@ def test_retention_that_overtakes_a_reader_is_an_error_and_no_gap(
     reader = plain.do_get(ticket(follow_from=81))
     assert reader.read_chunk().data.num_rows == 10
     source.trim(95)
-    source.settle(100)
+    source.set_stable(100)
     with pytest.raises(flight.FlightServerError, match="position 91 is gone"):
         reader.read_chunk()
 
@@ -132,7 +132,7 @@ def test_retention_that_overtakes_a_reader_is_an_error_and_no_gap(
 def test_following_gives_what_is_there_and_then_what_comes(plain: flight.FlightClient, source: MemorySource) -> None:
     reader = plain.do_get(ticket(follow_from=89))
     assert reader.read_chunk().data.column("position").to_pylist() == [89, 90]
-    source.settle(92)
+    source.set_stable(92)
     assert reader.read_chunk().data.column("position").to_pylist() == [91, 92]
     reader.cancel()
 
@@ -157,7 +157,7 @@ def test_heartbeats_are_empty_batches_with_the_bounds(plain: flight.FlightClient
 def test_a_range_waits_at_its_edge_if_asked_to(plain: flight.FlightClient, source: MemorySource) -> None:
     reader = plain.do_get(ticket(first=90, last=92, wait_s=30))
     assert reader.read_chunk().data.num_rows == 1
-    source.settle(93)
+    source.set_stable(93)
     assert reader.read_chunk().data.column("position").to_pylist() == [91, 92]
     with pytest.raises(StopIteration):
         reader.read_chunk()

@@ -9,7 +9,7 @@
 
 One request is under way at a time; its answer is a few records' worth of messages, so what a slow member has to hold is
 bounded. Both sides only see bytes. The driver performs the effects in order, and after each `AppendRaw` and `Truncate`
-says where the log ends now (`went_on`), or that the records did not fit (`refused`).
+says where the log ends now (`performed`), or that the records did not fit (`refused`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from enum import IntEnum, unique
 from typing import Any, Protocol
 
 from motet.errors import JournalDivergedError, JournalTrimmedError
-from motet.log.journal.raw import Cursor, LogEnd, end_of
+from motet.log.journal.raw import Cursor, JournalEnd, end_of
 from motet.protocol.core.checks import require_between
 from motet.protocol.core.effects import Effect
 from motet.protocol.core.identity import Address
@@ -85,7 +85,7 @@ class BackfillImpossible(Effect):
 
 
 @unique
-class Kind(IntEnum):
+class BackfillKind(IntEnum):
     ASK = 1
     CHUNK = 2
     DIFFERS = 3  # your log is not mine
@@ -116,7 +116,7 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class BackfillRefusal:
     number: int
     first: int  # the oldest position here
     chain: bytes  # at the position that was asked for up to
@@ -131,29 +131,29 @@ ASK: Field[Ask] = checked(
     *(COUNT, COUNT, VIEW_ID, U32, BYTES, COUNT, U32, U16, FLAG, VIEW_ID),
 )
 CHUNK: Field[Chunk] = checked(Chunk, lambda c: (c.number, c.index, c.is_last, c.data), COUNT, U16, FLAG, BYTES)
-REFUSAL: Field[Refusal] = checked(Refusal, lambda r: (r.number, r.first, r.chain), COUNT, COUNT, BYTES)
+REFUSAL: Field[BackfillRefusal] = checked(BackfillRefusal, lambda r: (r.number, r.first, r.chain), COUNT, COUNT, BYTES)
 
 
-_FIELDS: dict[Kind, Field[Any]] = {
-    Kind.ASK: ASK,
-    Kind.CHUNK: CHUNK,
-    Kind.DIFFERS: REFUSAL,
-    Kind.TRIMMED: REFUSAL,
-    Kind.BEHIND: REFUSAL,
+_FIELDS: dict[BackfillKind, Field[Any]] = {
+    BackfillKind.ASK: ASK,
+    BackfillKind.CHUNK: CHUNK,
+    BackfillKind.DIFFERS: REFUSAL,
+    BackfillKind.TRIMMED: REFUSAL,
+    BackfillKind.BEHIND: REFUSAL,
 }
 
 
-def _message(kind: Kind, fields: bytes) -> bytes:
+def _message(kind: BackfillKind, fields: bytes) -> bytes:
     return MAGIC + U8.write(kind) + fields
 
 
-def _parse(data: bytes) -> tuple[Kind, Ask | Chunk | Refusal] | None:
+def _parse(data: bytes) -> tuple[BackfillKind, Ask | Chunk | BackfillRefusal] | None:
     """None for bytes that are no message of ours."""
     if data[:2] != MAGIC:
         return None
     reader = Reader(data[2:])
     try:
-        kind = Kind(U8.read(reader))
+        kind = BackfillKind(U8.read(reader))
         return kind, _FIELDS[kind].read(reader)
     except (MalformedError, ValueError):
         return None
@@ -177,7 +177,7 @@ class Source(Protocol):
 
 
 def is_ask(data: bytes) -> bool:
-    return data[:3] == MAGIC + U8.write(Kind.ASK)
+    return data[:3] == MAGIC + U8.write(BackfillKind.ASK)
 
 
 MOST_ANSWER_BYTES = 16 << 20  # whatever the asker would like
@@ -192,41 +192,41 @@ def answer(log: Source, data: bytes, view: ViewId = NO_VIEW) -> list[bytes]:
     if parsed is None or not isinstance(parsed[1], Ask):
         return []
     ask = parsed[1]
-    refusal = REFUSAL.write(Refusal(ask.number, log.first, log.chain_at(ask.upto) or b""))
+    refusal = REFUSAL.write(BackfillRefusal(ask.number, log.first, log.chain_at(ask.upto) or b""))
     upto = min(ask.upto, log.position)
     is_behind = ask.position > upto or (ask.position == upto < ask.upto)
     if ask.entered != view or is_behind or (upto < ask.upto and not ask.wants_records):
-        return [_message(Kind.BEHIND, refusal)]
+        return [_message(BackfillKind.BEHIND, refusal)]
     if ask.position < log.first - 1 or not ask.wants_records:
-        return [_message(Kind.TRIMMED, refusal)]
+        return [_message(BackfillKind.TRIMMED, refusal)]
     if log.chain_at(ask.position) != ask.chain:
-        return [_message(Kind.DIFFERS, refusal)]
+        return [_message(BackfillKind.DIFFERS, refusal)]
     try:
         return _chunks(log, replace(ask, upto=upto))
     except JournalTrimmedError:
-        return [_message(Kind.TRIMMED, refusal)]
+        return [_message(BackfillKind.TRIMMED, refusal)]
     except JournalDivergedError:
-        return [_message(Kind.DIFFERS, refusal)]
+        return [_message(BackfillKind.DIFFERS, refusal)]
 
 
 def _chunks(log: Source, ask: Ask) -> list[bytes]:
-    pieces: list[bytes] = []
+    chunks_data: list[bytes] = []
     cursor, size = Cursor(ask.position, ask.view, ask.extra), 0
-    while len(pieces) < max(1, ask.chunks) and size < MOST_ANSWER_BYTES:
+    while len(chunks_data) < max(1, ask.chunks) and size < MOST_ANSWER_BYTES:
         most = min(ask.chunk_bytes, MOST_ANSWER_BYTES)
         data = log.read_raw(cursor.position + 1, most, last=ask.upto, view=cursor.view, extra=cursor.extra)
         if not data:
             break
-        pieces.append(data)
+        chunks_data.append(data)
         size += len(data)
         cursor = end_of(cursor, data)
     if ask.position == ask.upto:
-        pieces = [b""]  # the chain was compared, and that is all
-    if not pieces:
+        chunks_data = [b""]  # the chain was compared, and that is all
+    if not chunks_data:
         raise JournalDivergedError(f"nothing follows position {ask.position} here, and the log goes on to {ask.upto}")
-    last = len(pieces) - 1
-    chunks = (Chunk(ask.number, at, at == last, piece) for at, piece in enumerate(pieces))
-    return [_message(Kind.CHUNK, CHUNK.write(chunk)) for chunk in chunks]
+    last = len(chunks_data) - 1
+    chunks = (Chunk(ask.number, at, at == last, chunk_data) for at, chunk_data in enumerate(chunks_data))
+    return [_message(BackfillKind.CHUNK, CHUNK.write(chunk)) for chunk in chunks]
 
 
 # The side that asks
@@ -235,7 +235,7 @@ def _chunks(log: Source, ask: Ask) -> list[bytes]:
 class Backfill:
     def __init__(
         self,
-        end: LogEnd,
+        end: JournalEnd,
         upto: int,
         peers: Sequence[Address],
         config: BackfillConfig | None = None,
@@ -259,18 +259,18 @@ class Backfill:
         self._next_index = 0
         self._is_last = False  # the message that is being appended ends its answer
         self._performing: AppendRaw | Truncate | None = None  # what the driver has not reported on yet
-        self._refusals: dict[Address, Refusal] = {}  # of those who keep less than we lack
+        self._refusals: dict[Address, BackfillRefusal] = {}  # of those who keep less than we lack
         self._deadline: int | None = None
         self.is_over = False
 
     def start(self, now: int) -> list[Effect]:
         if self._end.cursor.position > self._upto:
-            return self._go_back(b"", "the log of the group is shorter than what is stable here")
+            return self._roll_back(b"", "the log of the group is shorter than what is stable here")
         return self._ask(now)  # also when nothing is missing: what we have may not be what the group agreed on
 
     # What the driver reports
 
-    def went_on(self, end: LogEnd, now: int) -> list[Effect]:
+    def performed(self, end: JournalEnd, now: int) -> list[Effect]:
         """The last effect was performed; our log ends so now."""
         performed, self._performing, self._end = self._performing, None, end
         if self.is_over:
@@ -287,7 +287,7 @@ class Backfill:
         self._performing = None
         return self._ask_later(now)
 
-    def peers_are(self, peers: Sequence[Address], now: int, view: ViewId = NO_VIEW) -> list[Effect]:
+    def set_peers(self, peers: Sequence[Address], now: int, view: ViewId = NO_VIEW) -> list[Effect]:
         """A view was installed: these can be asked."""
         self._view = view
         current = self._peers[0] if self._peers else None
@@ -310,9 +310,9 @@ class Backfill:
         if isinstance(message, Chunk):
             return self._on_chunk(message)
         match kind:
-            case Kind.DIFFERS:
-                return self._go_back(message.chain, "what is stable here is not what the group agreed on")
-            case Kind.TRIMMED:
+            case BackfillKind.DIFFERS:
+                return self._roll_back(message.chain, "what is stable here is not what the group agreed on")
+            case BackfillKind.TRIMMED:
                 return self._on_trimmed(source, message, now)
         return self._ask_later(now)
 
@@ -325,7 +325,7 @@ class Backfill:
             return self._done()  # the peer found nothing to add, and nothing that differs
         return self._perform(AppendRaw(chunk.data))
 
-    def _on_trimmed(self, source: Address, refusal: Refusal, now: int) -> list[Effect]:
+    def _on_trimmed(self, source: Address, refusal: BackfillRefusal, now: int) -> list[Effect]:
         self._refusals[source] = refusal
         if any(peer not in self._refusals for peer in self._peers):
             return self._next_peer(now)
@@ -334,7 +334,7 @@ class Backfill:
         first = min(one.first for one in self._refusals.values())
         return self._impossible(refusal.chain, first, "nobody keeps what is missing")
 
-    def _go_back(self, chain: bytes, reason: str) -> list[Effect]:
+    def _roll_back(self, chain: bytes, reason: str) -> list[Effect]:
         """Our tail is not the group's. What is stable must be."""
         if self._end.cursor.position <= self._end.stable or self._end.stable > self._upto:
             return self._impossible(chain, 0, reason)
@@ -384,7 +384,7 @@ class Backfill:
             self._wants_records,
             self._view,
         )
-        return [SendTo(self._peers[0], _message(Kind.ASK, ASK.write(ask)))]
+        return [SendTo(self._peers[0], _message(BackfillKind.ASK, ASK.write(ask)))]
 
     def _done(self) -> list[Effect]:
         self.is_over, self._deadline = True, None

@@ -15,7 +15,7 @@ from motet.errors import JournalCorruptError, JournalError
 from motet.log.journal.disk import Disk
 from motet.log.journal.owner import Owner
 from motet.log.journal.records import FILE_HEADER
-from motet.log.journal.scan import Opening, Scan, read_opening, whole_heads
+from motet.log.journal.scan import Opening, Scan, intact_heads, read_opening
 from motet.log.journal.segments import Index, Segment, name_of, note, segment_names
 from motet.log.journal.state import LogState
 
@@ -25,21 +25,21 @@ MOST_SCANNED = 8  # segments that are read at opening, at most; `verify` reads a
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What opening the journal took away. Nothing was cut when `cut_bytes` is 0."""
+    """What opening the journal took away. Nothing was cut when `truncated_bytes` is 0."""
 
-    cut_bytes: int = 0
-    cut_records: int = 0  # of those bytes, records whose heads were still legible
+    truncated_bytes: int = 0
+    truncated_records: int = 0  # of those bytes, records whose heads were still legible
     at: int = 0  # the position at which the log ends now
     segment: str = ""
     offset: int = 0
     reason: str = ""
 
     def __str__(self) -> str:
-        if not self.cut_bytes:
-            return f"nothing was cut; the log ends at position {self.at}"
+        if not self.truncated_bytes:
+            return f"nothing was truncated; the log ends at position {self.at}"
         return (
-            f"cut {self.cut_bytes} bytes ({self.cut_records} legible records) behind position {self.at}, from byte "
-            f"{self.offset} of {self.segment} on: {self.reason}"
+            f"truncated {self.truncated_bytes} bytes ({self.truncated_records} legible records) after position "
+            f"{self.at}, from byte {self.offset} of {self.segment} on: {self.reason}"
         )
 
 
@@ -78,7 +78,7 @@ def recover(directory: Path, group: str, owner: Owner, disk: Disk, index_bytes: 
         flaw = torn or flaw
     if flaw is None:
         return Recovered(segments, state, Recovery(at=state.position))
-    return _cut(directory, names, segments, state, flaw, disk)
+    return _truncate_tail(directory, names, segments, state, flaw, disk)
 
 
 def _finish_restart(directory: Path, disk: Disk) -> None:
@@ -157,19 +157,19 @@ def _replay_segment(segment: Segment, at: int, state: LogState, disk: Disk, inde
 # The torn tail
 
 
-def _cut(
+def _truncate_tail(
     directory: Path, names: Sequence[str], segments: list[Segment], state: LogState, flaw: _Flaw, disk: Disk
 ) -> Recovered:
-    cut_bytes = cut_records = 0
+    truncated_bytes = truncated_records = 0
     proven = state.synced
     for at in range(flaw.at, len(names)):
         start = flaw.offset if at == flaw.at else 0
         file = disk.open_to_read(directory / names[at])
         data = file.read(start, file.size() - start)
         file.close()
-        heads = list(whole_heads(data, start))
-        cut_bytes += len(data)
-        cut_records += len(heads)
+        heads = list(intact_heads(data, start))
+        truncated_bytes += len(data)
+        truncated_records += len(heads)
         proven = max(proven, *(head.synced for head in heads), 0)
     address = segments[flaw.at].address if flaw.at < len(segments) else _end_of(segments)
     name = names[flaw.at]
@@ -179,7 +179,9 @@ def _cut(
     del segments[flaw.at + (1 if flaw.offset else 0) :]
     if segments and flaw.offset:
         segments[-1].size = flaw.offset
-    return Recovered(segments, state, Recovery(cut_bytes, cut_records, state.position, name, flaw.offset, flaw.reason))
+    return Recovered(
+        segments, state, Recovery(truncated_bytes, truncated_records, state.position, name, flaw.offset, flaw.reason)
+    )
 
 
 def _end_of(segments: Sequence[Segment]) -> int:
@@ -194,7 +196,7 @@ def _remove_tail(directory: Path, names: Sequence[str], segments: Sequence[Segme
     if flaw.offset:
         file = disk.open(segments[flaw.at].path)
         try:
-            file.cut(max(flaw.offset, FILE_HEADER.size))
+            file.truncate(max(flaw.offset, FILE_HEADER.size))
             file.sync()
         finally:
             file.close()

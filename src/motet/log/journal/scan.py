@@ -19,8 +19,8 @@ from motet.log.journal.records import (
     STATE,
     STATE_1,
     Head,
-    Kind,
-    State,
+    RecordKind,
+    SegmentState,
     digest_of,
     parse_head,
 )
@@ -96,7 +96,7 @@ class Scan:
         return found
 
     def _skips(self, head: Head) -> bool:
-        return self._heads_only and head.kind == Kind.FRAME
+        return self._heads_only and head.kind == RecordKind.FRAME
 
     def _lacks(self, reached: int, wanted: int) -> Found | None:
         """The window ends here; if the file does, too, the record is not whole."""
@@ -115,7 +115,7 @@ class Opening:
     """The first record of a segment."""
 
     head: Head
-    state: State
+    state: SegmentState
     end: int
 
 
@@ -136,7 +136,7 @@ def read_opening(file: Readable) -> Opening | str:
     found = next(iter(scan), None)
     if found is None:
         return scan.flaw or INCOMPLETE
-    if found.head.kind != Kind.STATE:
+    if found.head.kind != RecordKind.STATE:
         return "the first record does not say what came before"
     try:
         state = (STATE_1 if version == 1 else STATE).read(Reader(bytes(found.body)))
@@ -149,7 +149,7 @@ _FRAME_SIZE, _OTHER_SIZE = (re.escape(bytes([size])) for size in (FRAME_HEAD_BYT
 _LOOKS_LIKE_HEAD = re.compile(b"(?:\x01\x00" + _FRAME_SIZE + b"|[\x02-\x05]\x00" + _OTHER_SIZE + b")\x00")
 
 
-def whole_heads(data: bytes, start: int) -> Iterator[Head]:
+def intact_heads(data: bytes, start: int) -> Iterator[Head]:
     """Heads that are intact, wherever they stand in `data` (which begins at `start` of a file)."""
     for match in _LOOKS_LIKE_HEAD.finditer(data):
         at = match.start() - 4

@@ -16,9 +16,9 @@ from pathlib import Path
 DESCRIPTORS = Path("/dev/fd")  # there on Linux, macOS and the BSDs
 
 
-def cut_connections(port: int) -> int:
+def drop_connections(port: int) -> int:
     """How many connections to the server at `port` of this process were cut."""
-    return sum(_cut(descriptor, port) for descriptor in _descriptors())
+    return sum(_drop(descriptor, port) for descriptor in _descriptors())
 
 
 def _descriptors() -> Iterator[int]:
@@ -29,7 +29,7 @@ def _descriptors() -> Iterator[int]:
     yield from (int(name) for name in names if name.isdecimal())
 
 
-def _cut(descriptor: int, port: int) -> bool:
+def _drop(descriptor: int, port: int) -> bool:
     connection = _connection(descriptor)
     if connection is None:
         return False

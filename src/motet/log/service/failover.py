@@ -68,9 +68,9 @@ class Failover:
         self._timeout_s = timeout_s
         self._is_closed = is_closed
         self._faults: dict[str, MotetError] = {}
-        self.went_on()
+        self.progressed()
 
-    def went_on(self) -> None:
+    def progressed(self) -> None:
         """Something was achieved: patience and the round begin anew."""
         self._tried: set[LogLink] = set()
         self._pause_s = FIRST_PAUSE_S
@@ -103,21 +103,21 @@ class Failover:
         self._tried.clear()
 
     def _give_up(self) -> NoReturn:
-        raise verdict(self._what, self._faults)
+        raise combined_error(self._what, self._faults)
 
 
-def verdict(what: str, faults: dict[str, MotetError]) -> MotetError:
+def combined_error(what: str, faults: dict[str, MotetError]) -> MotetError:
     """One error for the failures of all members: their common kind if they have one, else the one that says most."""
     reasons = "; ".join(f"{endpoint}: {fault}" for endpoint, fault in faults.items())
     text = f"{what} failed at each of {len(faults)} members. {reasons}" if len(faults) > 1 else f"{what}: {reasons}"
-    said = list(faults.values())
-    trimmed = [fault for fault in said if isinstance(fault, LogTrimmedError)]
-    behind = [fault for fault in said if isinstance(fault, LogBehindError)]
+    errors = list(faults.values())
+    trimmed = [fault for fault in errors if isinstance(fault, LogTrimmedError)]
+    behind = [fault for fault in errors if isinstance(fault, LogBehindError)]
     if trimmed:
         return _with_positions(LogTrimmedError, text, min(trimmed, key=lambda fault: fault.first))
     if behind:
         return _with_positions(LogBehindError, text, max(behind, key=lambda fault: fault.stable))
-    kinds = {type(fault) for fault in said}
+    kinds = {type(fault) for fault in errors}
     if len(kinds) != 1:
         return LogUnavailableError(text)
     kind = kinds.pop()

@@ -46,7 +46,7 @@ def from_flight(error: Exception) -> MotetError:
     text = str(document.get("text", "no reason given"))
     known = getattr(errors, str(document.get("error")), None)
     if isinstance(known, type) and issubclass(known, LogPositionError):
-        return known(text, **{name: _whole(document.get(name)) for name in POSITIONS})
+        return known(text, **{name: _integer(document.get(name)) for name in POSITIONS})
     if isinstance(known, type) and issubclass(known, MotetError):
         return known.__new__(known, text)  # whatever its constructor wants, its class and its sentence are here
     return LogUnavailableError(text) if document.get("retryable") else MotetError(text)
@@ -60,7 +60,7 @@ def _document_of(error: Exception) -> dict[str, Any] | None:
     return document if isinstance(document, dict) and "error" in document else None
 
 
-def _whole(value: object) -> int:
+def _integer(value: object) -> int:
     return value if isinstance(value, int) else 0
 
 
@@ -73,7 +73,7 @@ def _in_short(error: Exception) -> str:
 
 
 @contextmanager
-def carried(what: str) -> Iterator[None]:
+def flight_errors(what: str) -> Iterator[None]:
     """Whatever a handler raises leaves it as a Flight error that a client can tell apart."""
     try:
         yield

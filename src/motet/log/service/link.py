@@ -15,12 +15,12 @@ from pyarrow import flight
 
 from motet.errors import LogBrokenError, LogUnavailableError
 from motet.log.journal.schema import LOG_SCHEMA
-from motet.log.service.append_batches import APPEND_SCHEMA, Rows, in_one_line
+from motet.log.service.append_batches import APPEND_SCHEMA, AppendRows, in_one_line
 from motet.log.service.flight_errors import from_flight
 from motet.log.service.requests import AppendRequest, OffsetsRequest, ReadRequest, encode
 from motet.log.service.tokens import headers_of, location_of, read_pem
 from motet.log.service.validated_json import from_json
-from motet.log.service.watchdog import Watchdog, Watched
+from motet.log.service.watchdog import Watchdog, WatchedStream
 from motet.protocol.core.identity import parse_endpoint
 
 ANSWER_S = 5.0  # a short question that is not answered in this time is not answered
@@ -96,21 +96,21 @@ class LogLink:
             reader = self._client.do_get(flight.Ticket(encode(request)), self._options())
             watched = self._watchdog.watch(reader.cancel)
             try:
-                _check_schema(_patiently(watched, lambda: reader.schema))
-                while (chunk := _patiently(watched, lambda: next(reader, None))) is not None:
+                _check_schema(_watched(watched, lambda: reader.schema))
+                while (chunk := _watched(watched, lambda: next(reader, None))) is not None:
                     if chunk.data is not None:
                         yield _validated(chunk.data)
             finally:
-                self._watchdog.forget(watched)
+                self._watchdog.unwatch(watched)
                 reader.cancel()  # a consumer that stops early must not leave the service writing to nobody
 
-    def put(self, request: AppendRequest, units: Sequence[Rows], timeout_s: float) -> Iterator[Appended]:
+    def put(self, request: AppendRequest, units: Sequence[AppendRows], timeout_s: float) -> Iterator[Appended]:
         """Append units in order; each is answered before the next one is sent."""
         command = flight.FlightDescriptor.for_command(encode(request))
         with _typed():
             writer, answers = self._client.do_put(command, APPEND_SCHEMA, self._options(timeout_s))
             try:
-                yield from _in_step(units, writer, answers)
+                yield from _one_by_one(units, writer, answers)
             finally:
                 writer.close()  # raises what the service had to say
 
@@ -151,20 +151,20 @@ def _check_schema(schema: pa.Schema) -> None:
         )
 
 
-def _patiently(watched: Watched, wait: Callable[[], Any]) -> Any:
+def _watched(watched: WatchedStream, wait: Callable[[], Any]) -> Any:
     watched.waits_since = time.monotonic()
     try:
         return wait()
     except flight.FlightCancelledError as error:
-        if watched.was_cut:
+        if watched.was_cancelled:
             raise LogUnavailableError("it fell silent in the middle of a stream, or this client was closed") from error
         raise
     finally:
         watched.waits_since = None
 
 
-def _in_step(
-    units: Sequence[Rows], writer: flight.FlightStreamWriter, answers: flight.FlightMetadataReader
+def _one_by_one(
+    units: Sequence[AppendRows], writer: flight.FlightStreamWriter, answers: flight.FlightMetadataReader
 ) -> Iterator[Appended]:
     """One after the other: were some sent ahead, a call that fails would take their answers with it."""
     for unit in units:

@@ -46,20 +46,20 @@ class Slots:
                 raise LogBusyError(f"{self._most} {self._kind} are served already; ask another member, or later")
             self.used += 1
 
-    def give_back(self) -> None:
+    def free(self) -> None:
         with self._lock:
             self.used -= 1
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def taken(self) -> Iterator[None]:
         self.take()
         try:
             yield
         finally:
-            self.give_back()
+            self.free()
 
 
-class Stream:
+class LogStream:
     """One reader's way through the log."""
 
     def __init__(
@@ -70,7 +70,7 @@ class Stream:
         self._is_closing = is_closing
         self._is_gone = is_gone
         self._waits_since: float | None = None  # since when this reader has all there is
-        self._beat_at: float | None = None
+        self._heartbeat_at: float | None = None
         bounds = source.bounds()
         self._position = request.follow_from or request.first or bounds.first  # the next row to send
         self._last = self._last_of(request, bounds)
@@ -115,13 +115,13 @@ class Stream:
             end = self._edge(bounds) if self._last is None else min(self._edge(bounds), self._last)
             if self._position <= end:
                 yield from self._rows(end)
-                self._waits_since = self._beat_at = None
+                self._waits_since = self._heartbeat_at = None
                 continue
             if self._is_gone():
                 return
             now = time.monotonic()
             self._refuse_waiting(bounds, now)
-            if self._is_beat_due(now):
+            if self._is_heartbeat_due(now):
                 yield EMPTY, json.dumps(asdict(bounds)).encode()
             self._pause()
 
@@ -148,11 +148,11 @@ class Stream:
         if self._last is not None and now - self._waits_since >= self._request.wait_s:
             raise self._behind(bounds)
 
-    def _is_beat_due(self, now: float) -> bool:
+    def _is_heartbeat_due(self, now: float) -> bool:
         interval = self._request.heartbeat_s
-        if not interval or (self._beat_at is not None and now - self._beat_at < interval):
+        if not interval or (self._heartbeat_at is not None and now - self._heartbeat_at < interval):
             return False
-        self._beat_at = now
+        self._heartbeat_at = now
         return True
 
     def _pause(self) -> None:

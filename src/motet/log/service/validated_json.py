@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 MOST_TEXT = 300
-MOST_SENTENCES = 4_000  # an error lists all that is allowed; cut in the middle it would not help
+MOST_LONG_TEXT = 4_000  # an error lists all that is allowed; cut in the middle it would not help
 MOST_ROWS = 256
 
 Stats = Mapping[str, Any]
@@ -28,19 +28,19 @@ def number(stats: object, *path: str) -> float:
         return 0
 
 
-def whole(stats: object, *path: str) -> int:
+def integer(stats: object, *path: str) -> int:
     return int(number(stats, *path))
 
 
-def maybe(stats: object, *path: str) -> float | None:
+def number_or_none(stats: object, *path: str) -> float | None:
     """For figures of which zero would be a lie, such as a latency that nobody has measured."""
     value = _follow(stats, path)
     return number(stats, *path) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def sentences(stats: object, *path: str) -> str:
+def long_text(stats: object, *path: str) -> str:
     """What a member says to the person who asked it, such as an error."""
-    return text(stats, *path, most=MOST_SENTENCES)
+    return text(stats, *path, most=MOST_LONG_TEXT)
 
 
 def text(stats: object, *path: str, most: int = MOST_TEXT) -> str:
@@ -53,7 +53,7 @@ def text(stats: object, *path: str, most: int = MOST_TEXT) -> str:
         return ""
 
 
-def truth(stats: object, *path: str) -> bool:
+def boolean(stats: object, *path: str) -> bool:
     return _follow(stats, path) is True
 
 
@@ -67,7 +67,7 @@ def texts(stats: object, *path: str) -> list[str]:
 
 def counters(stats: object) -> dict[str, int]:
     found = _follow(stats, ("counters",))
-    return {name: whole(found, name) for name in list(found)[:MOST_ROWS]} if isinstance(found, Mapping) else {}
+    return {name: integer(found, name) for name in list(found)[:MOST_ROWS]} if isinstance(found, Mapping) else {}
 
 
 def to_json(value: object) -> bytes:

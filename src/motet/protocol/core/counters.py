@@ -1,4 +1,4 @@
-"""The documented list of all counters. Invalid input from a peer never raises an exception: it is dropped and counted."""
+"""The documented list of all counters. Invalid input from a peer raises no exception: it is dropped and counted."""
 
 from __future__ import annotations
 
