@@ -295,7 +295,7 @@ def test_a_trace_is_written(motet_command: Shell, tmp_path: Path, end: str) -> N
     ("options", "message"),
     [
         (("--seeds", "0:3", "--trace", "t.jsonl"), "--trace goes with --seed"),
-        (("--seed", "3", "--trace", "t.csv"), "tells no format; allowed ends are .jsonl, .arrow and .parquet"),
+        (("--seed", "3", "--trace", "t.csv"), "has no known format; its name must end in .jsonl, .arrow or .parquet"),
         (("--demo", "--trace", "t.jsonl"), "--demo stands alone"),
     ],
 )

@@ -107,7 +107,7 @@ function status(level, text) {
   $("status").textContent = text;
 }
 
-// Showing a overview
+// Showing an overview
 
 function show(overview) {
   latest = overview;
@@ -160,7 +160,7 @@ const withCode = (text) => text.split("`").map((piece, i) => (i % 2 ? h("code", 
 
 function showTiles(overview, own) {
   const answering = overview.members.filter((member) => member.rates);
-  const sum = (name) => heard.reduce((total, member) => total + member.rates[name], 0);
+  const sum = (name) => answering.reduce((total, member) => total + member.rates[name], 0);
   const worst = Math.max(...answering.map((member) => member.latency.p99_us || 0));
   const tiles = [
     [String(overview.members.length), overview.parts.length > 1 ? `members, in ${overview.parts.length} parts` : "members"],

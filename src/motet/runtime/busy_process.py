@@ -3,10 +3,10 @@ that it starts in milliseconds and stays small.
 
 The member's driver renews a time in shared memory while it runs. When that time is overdue although the member's
 process is neither stopped nor dead, this process sends the BUSY datagrams that the driver has prepared, to the peers
-that it has named, from the member's own socket. Stopped or dead, the member is silent, and is suspected as ever.
+that it has named, from the member's own socket. A member that is stopped or dead stays silent and is suspected.
 
 It ends with the member: the member holds the only other end of the pipe that is stdin here, and where a child of the
-member has inherited that end, the id of the parent has changed at the next look.
+member has inherited that end, the next poll notices that the id of the parent has changed.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class BusySender:
         self._send_busy()
 
     def _load(self, number: int) -> None:
-        """A stock that the driver replaced while it was read is read again at the next look."""
+        """Read the stock; one that the driver replaced meanwhile is read again at the next poll."""
         at = STOCK_AT + number % 2 * STOCK_BYTES
         (size,) = SIZE.unpack_from(self._memory, at)
         data = self._memory[at + SIZE.size : at + SIZE.size + size]
@@ -74,17 +74,17 @@ class BusySender:
 
 
 def is_running(process: int) -> bool:
-    """Whether it can run, as far as the system is concerned; what it waits for does not matter."""
+    """Whether the operating system would run it; what it waits for does not matter."""
     try:
         with open(f"/proc/{process}/stat", "rb") as file:  # noqa: PTH123 (pathlib costs memory here)
             state = file.read(1024).rpartition(b") ")[2][:1]
     except OSError:
         return False
-    return state not in NOT_RUNNING  # of no state at all, too
+    return state not in NOT_RUNNING
 
 
 def main(member: int, interval_ns: int) -> None:
-    os.closerange(MEMORY_FD + 1, 1 << 16)  # whatever the member had open for its children
+    os.closerange(MEMORY_FD + 1, 1 << 16)  # descriptors that the member leaves open for its children
     os.chdir("/")
     memory = mmap.mmap(MEMORY_FD, MEMORY_BYTES)
     busy_sender = BusySender(memory, socket.socket(fileno=SOCKET_FD), member, interval_ns)

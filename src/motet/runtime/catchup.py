@@ -1,7 +1,7 @@
-"""Filling the gap between our journal and the view that we came into, from those who were there before.
+"""Catch-up: fetch from other members what lies between the end of our journal and the view that we joined.
 
-Drives `journal.backfill` over reliable unicast (port CONTROL), answers others who ask, and hands the application what
-it missed, if it wants the log itself and not a state. Runs on the driver's loop.
+It drives `journal.backfill` over reliable unicast (port CONTROL), answers the requests of others, and delivers the
+missed messages if the application replays the log instead of receiving a state. Runs on the driver's loop.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from motet.protocol.wire.body import Port, port_of
 from motet.protocol.wire.reassembler import Reassembler
 
 logger = logging.getLogger("motet")
-REPLAY_BYTES = 1 << 20  # of records that are read at once
+REPLAY_BYTES = 1 << 20  # records that one read returns
 
 
 class CatchUp:
@@ -47,7 +47,7 @@ class CatchUp:
         self._replay = Replay(journal) if replays else None
 
     def start(self, view: View, position: int, now: int) -> list[Effect]:
-        """The view begins at `position`, behind our journal."""
+        """Fetch the log up to `position`, where the view begins."""
         logger.info("fetching positions %d to %d from the group", self._journal.position + 1, position)
         self._view, self._peers = view.id, self._others(view)
         self._begin(position, now)
@@ -66,7 +66,7 @@ class CatchUp:
         self._perform(self._backfill.start(now), now)
 
     def stop(self) -> None:
-        """All is here, or it is not what we need any more."""
+        """End the backfill: it is complete, or the gap is a different one now."""
         if self._backfill is not None:
             self._asked = self._backfill.asked
         self._backfill = None
@@ -117,7 +117,7 @@ class CatchUp:
                     self.stop()
                 case BackfillImpossible() if effect.chain:
                     self._restart_log(effect)
-                case BackfillImpossible():  # nobody has told yet how to begin anew
+                case BackfillImpossible():  # a restarted log needs the chain at that position
                     self._begin(effect.position, now, wants_records=False)
 
     def _truncate(self, position: int, now: int) -> None:
@@ -140,9 +140,9 @@ class CatchUp:
         self._perform(self._backfill.performed(self._journal.end, now), now)
 
     def _restart_log(self, effect: BackfillImpossible) -> None:
-        """What is missing is nowhere: say so, and keep the log from here on."""
+        """No member has the missing positions any more: log that, and restart the journal after the gap."""
         logger.warning(
-            "positions %d to %d are kept by no member any more (%s); this journal begins anew at %d",
+            "no member has positions %d to %d any more (%s); this journal restarts at %d",
             self._journal.position + 1,
             effect.position,
             effect.reason,
@@ -153,7 +153,7 @@ class CatchUp:
 
 
 class Replay:
-    """Frames of the journal as deliveries, for an application that was not there."""
+    """Deliveries made from the frames of the journal, for an application that missed them."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -161,7 +161,7 @@ class Replay:
         self._reassemblers: dict[Address, Reassembler] = {}
 
     def read(self, first: int) -> Iterator[Delivered]:
-        """All from `first` on to the end of the journal."""
+        """Deliveries from `first` to the end of the journal."""
         cursor = Cursor(self._journal.frame_start(first) - 1, NO_VIEW, 0)
         while data := self._journal.read_raw(cursor.position + 1, REPLAY_BYTES, view=cursor.view, extra=cursor.extra):
             for entry in entries_of(data, self._names):

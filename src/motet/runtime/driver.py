@@ -1,9 +1,10 @@
-"""The driver of one member: it decodes nothing and decides nothing. Datagrams, commands and time go into the member,
-what the member answers is performed: datagrams leave, all else is told to a listener, in order, one list per wake-up.
+"""The driver of one member: it decodes nothing and decides nothing about protocols. Datagrams, commands and time are
+inputs of the member; the effects that the member returns are performed here. Datagrams are sent, and all other effects
+go to a listener, in order, one list per wake-up.
 
-Everything in here runs on one event loop, the driver's own in a thread of its own or the application's, except `offer`,
-`post`, `run`, `do` and `ask`, which any thread may call. Invariants: at most one timer is armed; a datagram leaves only
-after what it promises is kept by the journal.
+Everything in here runs on one event loop, either the driver's own in a thread of its own or the application's. The
+exceptions are `offer`, `post`, `run`, `do` and `ask`, which any thread may call. Invariants: at most one timer is
+armed; a datagram is sent only after the journal has written what the datagram promises.
 """
 
 from __future__ import annotations
@@ -41,11 +42,13 @@ from motet.runtime.world import REAL_WORLD, Transport, World
 
 logger = logging.getLogger("motet")
 T = TypeVar("T")
-UVLOOP_ROUNDING_NS = MILLISECOND // 2  # its timers go off at the nearest millisecond, and to be early is in vain
-SEND_BATCH_BYTES = 1 << 20  # what is handed to the member at once of one lane
-FAILURE_EVERY_NS = 10 * SECOND  # at most one line of the log in this time tells of frames that led to an error
-MOST_LOGGED_BYTES = 512  # of such a frame
-FREED_STEP_BYTES = 128 << 10  # bytes: less free space of a lane is not told, for each word wakes the application
+# uvloop rounds timers to the nearest millisecond. A timer that fires early wakes the loop for nothing, so half a
+# millisecond is added to each.
+UVLOOP_ROUNDING_NS = MILLISECOND // 2
+SEND_BATCH_BYTES = 1 << 20  # messages of one send queue that the member gets in one call
+FAILURE_EVERY_NS = 10 * SECOND  # shortest interval between two log lines about frames that raised an error
+MOST_LOGGED_BYTES = 512  # of a frame that raised an error
+FREED_STEP_BYTES = 128 << 10  # freed send-queue bytes are reported in steps: each report wakes the application thread
 
 SendQueueKey = tuple[Channel, Address | None]
 
@@ -62,7 +65,7 @@ class Outgoing(NamedTuple):
 
 @record
 class Freed(Effect):
-    """So many bytes of a lane have left for the window, or will not be sent any more."""
+    """`size` bytes of a send queue entered the send window, or will never be sent."""
 
     send_queue: SendQueueKey
     size: int
@@ -70,15 +73,15 @@ class Freed(Effect):
 
 @dataclass(slots=True)
 class _SendQueue:
-    """The way of one stream into the member."""
+    """Messages of one stream that wait until the member accepts them."""
 
     queue: deque[Outgoing] = field(default_factory=deque)
     accepted: deque[tuple[int, int]] = field(default_factory=deque)  # (number of the last message, bytes)
-    freed: int = 0  # bytes that have left, and the application does not know yet
+    freed: int = 0  # bytes that entered the window and have not been reported to the application yet
 
 
 class DatagramSealer(Protocol):
-    """What turns datagrams into sealed ones and back."""
+    """Seals and opens datagrams."""
 
     def seal(self, datagram: bytes) -> bytes: ...
 
@@ -88,7 +91,7 @@ class DatagramSealer(Protocol):
 
 
 class LogWriter(Protocol):
-    """What keeps the log on disk. It may hold effects back, and it hears of everything before it is performed."""
+    """Writes the log to disk. It receives all effects before they are performed, and may buffer some of them."""
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None: ...
 
@@ -102,7 +105,7 @@ class LogWriter(Protocol):
 
 
 class Liveness(Protocol):
-    """What tells the others that this process is alive while the driver does not run."""
+    """Tells the other members that this process is alive while the driver does not run."""
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None: ...
 
@@ -136,7 +139,7 @@ class Driver:
         self.journal_writer: LogWriter | None = None
         self.liveness: Liveness | None = None
         self.tracer: Tracer | None = None
-        self.replay: Callable[[], list[Effect]] | None = None  # what the application hears before anything else
+        self.replay: Callable[[], list[Effect]] | None = None  # what the application receives before anything else
         self.failure: BaseException | None = None
         self._listener = listener
         self._envelope = envelope
@@ -147,11 +150,11 @@ class Driver:
         self._thread: threading.Thread | None = None
         self._outbox: deque[Outgoing | Callable[[], None]] = deque()
         self._is_send_scheduled = False
-        self._dispatch: Callable[[], None] | None = None  # on its loop, the application takes what it was told
-        self.is_processing_batch = False  # in this turn it will
-        self._defers_timer = False  # the timer, at the end of this turn
+        self._dispatch: Callable[[], None] | None = None  # on the application's loop: lets it process its events
+        self.is_processing_batch = False  # true while a received batch is being processed
+        self._defers_timer = False  # the timer is armed once, after the received batch has been processed
         self._awake: Awake | None = None
-        self.sent_messages = 0  # what the application wanted sent, and the member has accepted
+        self.sent_messages = 0  # messages of the application that the member has accepted
         self._send_queues: dict[SendQueueKey, _SendQueue] = {}
         self._resyncs = Resyncs()
         self._timer: asyncio.TimerHandle | None = None
@@ -168,10 +171,10 @@ class Driver:
         self._lookups_in_flight: set[DnsName | SharedDirectory] = set()
         self.lookups = Lookups(member.address.endpoint)
 
-    # Life
+    # Start and stop
 
     def start_in_thread(self) -> None:
-        """On a loop and a thread of its own: the application may block as long as it likes."""
+        """Run on an event loop and a thread of its own, so that the application may block."""
         loop = _new_loop()
         self._thread = threading.Thread(
             target=self._run, args=(loop,), name=f"motet {self.member.address}", daemon=True
@@ -183,7 +186,7 @@ class Driver:
     def start_on(
         self, loop: asyncio.AbstractEventLoop, dispatch: Callable[[], None] | None = None, spin_ns: int = 0
     ) -> None:
-        """On the application's loop, which must stay free."""
+        """Run on the application's event loop, which must not be blocked."""
         self._loop, self._dispatch = loop, dispatch
         self._awake = Awake(loop, self._clock, spin_ns) if spin_ns else None
         self._start()
@@ -216,7 +219,7 @@ class Driver:
         self._run_or_stop(lambda: self.do_now(self.member.start))
 
     def close(self) -> None:
-        """Stop at once; `leave` is the polite way. May be called from any thread, and twice."""
+        """Stop at once, without leaving the group; `leave` is the orderly way. Thread-safe and idempotent."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -255,12 +258,13 @@ class Driver:
             return GroupFailedError(f"this member stopped: {self.failure}")
         return LeftGroupError("this member has left the group; join again")
 
-    # What other threads may call
+    # Thread-safe calls
 
     def offer(self, outgoing: Outgoing | Callable[[], None]) -> None:
-        """Send this when there is space, in order per lane; or do this when all before it is on its way, or queued.
+        """Send `outgoing` when the window has space, in order per send queue.
 
-        On the application's loop the first of a turn leaves at once, and what follows in the same turn leaves together.
+        A callable runs once everything that was offered before it has been sent or queued. On the application's loop
+        the first message of a loop iteration is sent at once, and those that follow in it are sent together.
         """
         self._outbox.append(outgoing)
         if self._is_send_scheduled or self._loop is None:
@@ -277,7 +281,7 @@ class Driver:
 
     @property
     def is_send_scheduled(self) -> bool:
-        """It has been told that something waits, and has not looked yet: whatever comes now leaves together."""
+        """True between the scheduling of a send and the send itself: whatever is offered meanwhile is sent together."""
         return self._is_send_scheduled
 
     def post(self, action: Callable[[], None]) -> None:
@@ -285,7 +289,7 @@ class Driver:
         self._loop.call_soon_threadsafe(self._run_or_stop, action)
 
     def ask(self, question: Callable[[], T]) -> Future[T]:
-        """Run on the driver's loop, and answer."""
+        """Run `question` on the driver's loop; the future has its result."""
         future: Future[T] = Future()
 
         def answer() -> None:
@@ -293,7 +297,7 @@ class Driver:
                 return
             try:
                 future.set_result(question())
-            except BaseException as error:  # goes to whoever asked
+            except BaseException as error:  # the caller gets it from the future
                 future.set_exception(error)
 
         if self._is_closed:
@@ -306,11 +310,11 @@ class Driver:
         return future
 
     def do(self, action: Callable[[int], list[Effect]]) -> None:
-        """One input of the member; from any thread."""
+        """Give the member one input. Thread-safe."""
         self.run(lambda: self.do_now(action))
 
     def run(self, action: Callable[[], None]) -> None:
-        """From any thread; what is asked for first is done first. On the application's loop it is done at once."""
+        """Run `action` on the driver's loop, in the order of the calls; on the application's loop at once."""
         if self._thread is None:
             self._run_or_stop(action)
         else:
@@ -327,7 +331,7 @@ class Driver:
             return
         try:
             action()
-        except Exception as error:  # a bug of ours, or a disk that failed: stop before anything wrong is promised
+        except Exception as error:  # a bug or a failed disk: stop before the member promises what it cannot keep
             self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
@@ -339,21 +343,21 @@ class Driver:
         self._listener([Failed(error)])
 
     def _frame_failed(self, datagram: bytes, error: Exception) -> None:
-        """A bug of ours that a peer's frame has led to: the frame is dropped. A flood of them must not fill the log."""
+        """Log a peer's frame that raised an error and was dropped. Rate-limited: a flood must not fill the log."""
         now, self._failures_not_logged = self._clock(), self._failures_not_logged + 1
         if self._failures_logged_at is not None and now - self._failures_logged_at < FAILURE_EVERY_NS:
             return
         not_logged, self._failures_not_logged, self._failures_logged_at = self._failures_not_logged, 0, now
         shown = datagram[:MOST_LOGGED_BYTES].hex() + ("..." if len(datagram) > MOST_LOGGED_BYTES else "")
         logger.error(
-            "%s dropped a frame (%s) that led to an error inside Motet, and goes on; %d such since the last line like "
-            "this. Please report it with these bytes: %s",
+            "%s dropped a frame (%s) that raised an error inside Motet, and continues; %d such frames since the last "
+            "message of this kind. Please report it with these bytes: %s",
             *(self.member.address, kind_name(datagram), not_logged, shown),
             exc_info=error,
         )
 
     def do_now(self, action: Callable[[int], list[Effect]]) -> None:
-        """One input of the member; on the driver's loop."""
+        """Give the member one input. Only on the driver's loop."""
         now = self._clock()
         self.perform(action(now), now)
 
@@ -361,8 +365,8 @@ class Driver:
         needs_frame_kind = fault.frames is not None and fault.kind is not FaultKind.CLEAR
         if needs_frame_kind and fault.direction is not Direction.OUT and self._envelope is not None:
             raise MisuseError(
-                f"the fault {fault} asks which frame a datagram carries, and with a key it arrives sealed; inject it "
-                f"where datagrams are sent (@PEER:out), or leave #{fault.frames} away"
+                f"the fault {fault} depends on the frame in a datagram, and a received datagram is sealed; "
+                f"inject it at the sender (@PEER:out), or leave #{fault.frames} out"
             )
         self.faults.add(fault)
         self._note_sources()
@@ -372,7 +376,7 @@ class Driver:
             self.tracer.fault(str(fault), self._wall(self._clock()))
 
     def _note_sources(self) -> None:
-        """Where datagrams come from is asked for only while somebody looks at it: it costs time for each of them."""
+        """Source addresses are requested only while something needs them: they cost time per datagram."""
         self.transport.wants_sources = self.faults.is_active or self.member.wants_sources
 
     def rekey(self, keyring: Keyring) -> None:
@@ -396,7 +400,7 @@ class Driver:
         return snapshot
 
     def supply_snapshot(self, snapshot: SnapshotId, state: bytes) -> None:
-        """What the application has sent before and no window has taken yet is part of what is on its way."""
+        """Add the application's state. Messages that still wait in send queues belong to the messages in flight."""
         waiting = [
             Waiting(channel, NOBODY if to is None else to.incarnation, outgoing.port, message)
             for (channel, to), send_queue in self._send_queues.items()
@@ -406,8 +410,8 @@ class Driver:
         self.do_now(lambda now: self.member.supply_snapshot_state(snapshot, state, now, waiting))
 
     def _received(self, datagrams: list[bytes], sources: list[Endpoint] | None) -> None:
-        """A wake-up. On the application's loop all that it leads to is done in the same turn: the application takes
-        what it is told, and what it answers leaves."""
+        """Process the datagrams of one wake-up. On the application's loop the events that they cause are delivered in
+        the same loop iteration, and so are the replies of the application sent."""
         if self._is_closed or self.failure is not None:
             return
         self.is_processing_batch = self._defers_timer = self._dispatch is not None
@@ -437,7 +441,7 @@ class Driver:
         elif self._envelope is not None:
             opened = map(self._envelope.open, datagrams)
             datagrams = [data for data in opened if data is not None]
-        if self._group_endpoint is not None and sources is None:  # by IP multicast we hear ourselves
+        if self._group_endpoint is not None and sources is None:  # IP multicast loops our own datagrams back
             datagrams = [data for data in datagrams if data[8:16] != self._own_bytes]
         if self.tracer is not None:
             for data in datagrams:
@@ -445,10 +449,10 @@ class Driver:
         self.perform(self.member.receive(datagrams, now, sources), now)
 
     def _opened_with(self, datagrams: list[bytes], sources: list[Endpoint]) -> tuple[list[bytes], list[Endpoint]]:
-        """What remains of the datagrams, and where each of these came from."""
+        """The datagrams that could be opened, and the source of each."""
         plain = datagrams if self._envelope is None else map(self._envelope.open, datagrams)
         pairs = [(data, at) for data, at in zip(plain, sources, strict=True) if data is not None]
-        if self._group_endpoint is not None:  # by IP multicast we hear ourselves
+        if self._group_endpoint is not None:  # IP multicast loops our own datagrams back
             pairs = [(data, at) for data, at in pairs if data[8:16] != self._own_bytes]
         return [data for data, _ in pairs], [at for _, at in pairs]
 
@@ -475,7 +479,7 @@ class Driver:
             if send_queue is None:
                 send_queue = self._send_queues[key] = _SendQueue()
             send_queue.queue.append(outgoing)
-            if not (outbox or touched):  # as it is most often
+            if not (outbox or touched):  # the common case: one send queue, one message
                 self._flush_send_queue(key, send_queue)
                 return
             touched[key] = send_queue
@@ -502,7 +506,7 @@ class Driver:
             self.perform(effects, now)
 
     def _take_batch(self, queue: deque[Outgoing]) -> tuple[list[Outgoing], Sequence[bytes], int]:
-        """As many as may go together."""
+        """Take as many entries as may be sent in one call: same port, no tag, up to SEND_BATCH_BYTES."""
         head = queue.popleft()
         if not queue:
             return [head], head.messages, head.size
@@ -582,7 +586,7 @@ class Driver:
             self._arm(now)
 
     def _learn_names(self, installed: ViewInstalled) -> None:
-        """Rules of faults may name members."""
+        """Fault rules may name members, so the injector needs to know their endpoints."""
         for member in installed.view.members:
             self.faults.learn(member.endpoint, member.name)
 
@@ -599,7 +603,7 @@ class Driver:
         return [Freed(key, size)]
 
     def _abandoned(self, effect: SendFailed) -> list[Effect]:
-        """Of a connection that failed, nothing is under way any more."""
+        """Free all bytes of a send queue whose connection failed: nothing of it is in flight any more."""
         if effect.channel is not Channel.UNICAST:
             return self._admitted(Admitted(effect.channel, effect.to, effect.last))
         send_queue = self._send_queues.pop((effect.channel, effect.to), _SendQueue())
@@ -625,7 +629,7 @@ class Driver:
                 self.transport.send(head, place, tail)
 
     def _transmit_to(self, data: bytes, to: Endpoint, now: int, tail: bytes, plain: bytes) -> None:
-        """`plain`: how the datagram began before it was sealed, so that faults can tell which frame it carries."""
+        """`plain` is the header before sealing, from which fault rules know which frame the datagram carries."""
         if not self.faults.is_active:
             self.transport.send(data, to, tail)
             return
@@ -638,10 +642,10 @@ class Driver:
         data = self._envelope.seal(announcement.data) if self._envelope is not None else announcement.data
         self._transmit_to(data, group, now, b"", announcement.data)
 
-    # Looking for others
+    # Discovery look-ups
 
     def _consult(self, source: DnsName | SharedDirectory) -> None:
-        """Names are resolved, and directories read, beside the loop; one look at a time."""
+        """Resolve a name or list a directory in a thread, because both may block. One look-up per source at a time."""
         if source in self._lookups_in_flight:
             return
         self._lookups_in_flight.add(source)
@@ -664,9 +668,10 @@ class Driver:
     # Time
 
     def _arm(self, now: int) -> None:
-        """A timer that is early stays: traffic puts deadlines off all the time, and to wake once in vain is cheaper."""
+        """Arm the timer for the next deadline. A timer that is already armed for an earlier time stays: traffic moves
+        deadlines back all the time, and a wake-up without work is cheaper than arming anew for each datagram."""
         if self._timer_at is not None and self._timer_at - now <= self._rounding_ns:
-            return  # none can be had that is earlier
+            return  # no timer could fire earlier
         deadline = self.member.next_deadline()
         if self.faults.is_active:
             deadline = earlier(deadline, self.faults.next_deadline())
@@ -695,7 +700,7 @@ class Driver:
         self.perform(self.member.tick(now), now)
 
     def _pass_delayed(self, now: int) -> None:
-        """What a fault on purpose has delayed back."""
+        """Pass on the datagrams whose injected delay is over."""
         arrived: list[bytes] = []
         sources: list[Endpoint] = []
         for delayed in self.faults.take_due(now):
@@ -710,7 +715,7 @@ class Driver:
 
 @record
 class Failed(Effect):
-    """The driver has stopped."""
+    """The driver stopped because of `error`."""
 
     error: BaseException
 
@@ -718,6 +723,6 @@ class Failed(Effect):
 def _new_loop() -> asyncio.AbstractEventLoop:
     try:
         import uvloop
-    except ImportError:  # not on this platform: the standard loop does the same, more slowly
+    except ImportError:  # uvloop is not on this platform; the standard loop is slower and otherwise equal
         return asyncio.new_event_loop()
     return uvloop.new_event_loop()

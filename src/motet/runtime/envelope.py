@@ -1,4 +1,4 @@
-"""Sealed datagrams for the driver: what does not authenticate is dropped, counted, and told in the log once."""
+"""Seals and opens datagrams for the driver. One that does not authenticate is dropped and counted, and logged once."""
 
 from __future__ import annotations
 
@@ -37,4 +37,4 @@ class SealedEnvelope:
         self._counters[reject.fault.count] += 1
         if reject.fault.name not in self._logged:
             self._logged.add(reject.fault.name)
-            logger.warning("a datagram was dropped: %s. More of the kind are counted and not told again", reject)
+            logger.warning("a datagram was dropped: %s. Further ones of this kind are counted, not logged", reject)

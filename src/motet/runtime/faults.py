@@ -1,9 +1,9 @@
-"""Faults on purpose: datagrams of a running member are dropped, delayed, doubled, reordered or cut off, by rule.
+"""Fault injection: datagrams of a running member are dropped, delayed, duplicated, reordered or blocked, by rule.
 
     drop=0.2            one in five, to and from everybody       drop=0.2@b         only with the peer b
-    cut@b               nothing at all, both ways                cut@b:out          only what we send to b
+    cut@b               block both directions                    cut@b:out          only what we send to b
     delay=50ms          everything                               delay=50ms:0.5     half of it
-    delay=10ms-80ms     each by its own draw                     duplicate=0.1      one in ten comes twice
+    delay=10ms-80ms     drawn for each datagram                  duplicate=0.1      one in ten arrives twice
     reorder=0.1         one in ten is overtaken by later ones    clear, clear@b     no more of that
     drop=0.5#ack        only datagrams that carry an acknowledgement: FRAME_GROUPS has the words after the #
 
@@ -13,7 +13,7 @@ and drop, then duplicate, then delay and reorder for each copy. A rule replaces 
 peer, direction and frames, and a probability of 0 takes it away. Nothing here knows a clock or a socket: the driver
 asks `apply` for each datagram, but only while `is_active`, and `release` when `next_deadline` has come.
 
-Bounds: MOST_RULES rules, MOST_DELAYED datagrams and MOST_DELAYED_BYTES bytes held back (beyond it they are dropped, and
+Bounds: MOST_RULES rules, MOST_DELAYED datagrams and MOST_DELAYED_BYTES bytes delayed (further ones are dropped and
 counted), MOST_NAMES names.
 """
 
@@ -112,7 +112,7 @@ class Fault:
 
 
 class DelayedDatagram(NamedTuple):
-    """A datagram that was held back, and goes on now."""
+    """A datagram whose injected delay is over."""
 
     direction: Direction
     peer: Endpoint
@@ -121,7 +121,7 @@ class DelayedDatagram(NamedTuple):
 
 class FaultInjector:
     def __init__(self, rng: Random, counters: Counters | None = None) -> None:
-        self.is_active = False  # the driver looks here, and asks nothing while it is False
+        self.is_active = False  # while False the driver does not call `apply`, which keeps the hot path fast
         self._rng = rng
         self._counters = counters if counters is not None else Counters()
         self._rules: list[Fault] = []
@@ -133,23 +133,23 @@ class FaultInjector:
     # Rules
 
     def add(self, fault: Fault) -> None:
-        """Enter a rule, or take some away; what is held back already keeps its time."""
+        """Add a rule, or remove some with CLEAR; datagrams that are already delayed keep their time."""
         if fault.kind is FaultKind.CLEAR:
             self._rules = [rule for rule in self._rules if not fault.clears(rule)]
         else:
             rules = [rule for rule in self._rules if not fault.replaces(rule)]
             if len(rules) >= MOST_RULES:
-                raise ConfigError(f"{MOST_RULES} faults are as many as there can be; say clear first")
+                raise ConfigError(f"there are {MOST_RULES} fault rules already, which is the maximum; clear some first")
             self._rules = [*rules, fault] if fault.probability > 0 else rules
         self._update()
 
     def clear(self) -> None:
-        """No more faults; what is held back keeps its time."""
+        """Remove all rules; datagrams that are already delayed keep their time."""
         self._rules = []
         self._update()
 
     def learn(self, endpoint: Endpoint, name: str) -> None:
-        """Who lives where, so that rules can name members; told with every view."""
+        """Map an endpoint to a member's name, so that rules can name members; called with every view."""
         self._names[endpoint] = name
         self._names.move_to_end(endpoint)
         if len(self._names) > MOST_NAMES:
@@ -188,7 +188,7 @@ class FaultInjector:
         return passed
 
     def fates(self, direction: Direction, peer: Endpoint, now: int, frame: str = "") -> list[int]:
-        """When each copy of a datagram goes on; nothing is held by this call, only counted and drawn."""
+        """The time at which each copy of a datagram is due. Draws and counts, but delays nothing itself."""
         where, name = str(peer), self._names.get(peer)
         rules = [rule for rule in self._rules if rule.matches(direction, where, name, frame)]
         if any(rule.kind in (FaultKind.CUT, FaultKind.DROP) and self._strikes(rule) for rule in rules):
@@ -199,7 +199,7 @@ class FaultInjector:
         return [now + self._delay(rules) for _ in range(1 + extra)]
 
     def take_due(self, now: int) -> list[DelayedDatagram]:
-        """What was held back long enough, in the order in which it became due."""
+        """The delayed datagrams that are due, in the order of their due times."""
         due_now = []
         while self._queue and self._queue[0][0] <= now:
             delayed = heappop(self._queue)[2]
@@ -240,7 +240,7 @@ def parse_fault(text: str) -> Fault:
     """A rule as people write it; FAULT_FORMS says how."""
     head, hash_sign, frames = text.strip().partition("#")
     if hash_sign and frames not in FRAME_GROUPS:
-        raise _unreadable(text, f"{frames[:20]!r} after the # names no frames")
+        raise _unreadable(text, f"{frames[:20]!r} after the # is no known group of frames")
     rule, _, where = head.partition("@")
     peer, direction = _parse_where(where)
     if "@" in text and not peer:
@@ -250,7 +250,7 @@ def parse_fault(text: str) -> Fault:
         return Fault(FaultKind(name), peer=peer or ANYBODY, direction=direction, frames=frames or None)
     parse = _VALUES.get(name)
     if parse is None:
-        raise _unreadable(text, f"{name[:20]!r} is no kind of fault, or it takes no value")
+        raise _unreadable(text, f"{name[:20]!r} is no kind of fault, or takes no value")
     try:
         probability, delay_ns = parse(value)
     except ConfigError as error:

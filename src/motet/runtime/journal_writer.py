@@ -1,13 +1,13 @@
-"""The log on disk: what the driver's member delivers is appended before anybody hears of it.
+"""The journal writer: appends what the member delivers before the application or a peer receives it.
 
-    a promise of the member changed     -> remembered, on disk, before the datagrams that rest on it leave
-    ordered frames were delivered       -> appended, one gathered write per wake-up
-    a primary view begins               -> recorded; if it begins behind our journal, what lies between is fetched first
-    positions were taken back           -> the journal is cut
-    fsync is always                     -> others are told of positions when the disk has them, not before
+    the durable state of the member changed -> written to disk before datagrams that depend on it are sent
+    ordered frames were delivered           -> appended, one gathered write per wake-up
+    a primary view begins                   -> recorded; if it begins after the end of our journal, the gap is fetched
+    positions were rolled back              -> the journal is truncated
+    fsync is always                         -> peers learn of positions only once they are on disk
 
-Runs on the driver's loop; waiting for the disk happens beside it. Invariants: the journal holds a prefix of the log;
-`_buffered` what was delivered behind a gap that is being filled, without a gap of its own.
+It runs on the driver's loop; threads wait for the disk. Invariants: the journal holds a prefix of the log; `_buffered`
+holds, without gaps, what was delivered after a gap that is being filled.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from motet.protocol.wire.body import Port, message_count
 from motet.runtime.catchup import CatchUp
 
 logger = logging.getLogger("motet")
-STILL_FETCHING = "a member still fetches a part of the log, and its application lacks it"
-STABLE_EVERY_S = 0.05  # how often the stable position is written down
+STILL_FETCHING = "a member still fetches a part of the log, which its application has not received yet"
+STABLE_EVERY_S = 0.05  # interval at which the stable position is written to the journal
 
 Perform = Callable[[Callable[[int], list[Effect]]], None]
 
@@ -51,13 +51,13 @@ class JournalWriter:
         self._record = member.record
         self._view: ViewId = NO_VIEW
         self._buffered: list[Effect] | None = None  # None: there is no gap
-        self._buffered_end = 0  # where the log stands behind what is held back
+        self._buffered_end = 0  # position at the end of the buffered effects
         member.keep_log()
         self._catch_up = CatchUp(journal, member, self._truncate, replays=replays)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_syncing = False
         self._is_dirty = False
-        self._rewritten = 0  # how often the log went back
+        self._rewritten = 0  # number of rollbacks; a sync that began before one proves nothing
         self._sync_timer: asyncio.TimerHandle | None = None
         self._stable_timer: asyncio.TimerHandle | None = None
         self._is_closed = False
@@ -68,7 +68,7 @@ class JournalWriter:
     # Before effects are performed
 
     def persist(self, effects: list[Effect], now: int) -> list[Effect]:
-        """The answer is what the driver is to perform now; what is held back follows when the gap is filled."""
+        """Return the effects that the driver performs now. Buffered ones follow once the gap is filled."""
         if self._member.record is not self._record:
             self._record = self._member.record
             self.journal.remember(self._record)
@@ -149,9 +149,9 @@ class JournalWriter:
             self._buffered_end += len(effect.messages)
 
     def _drop_buffered(self) -> list[Effect]:
-        """The view does not follow on what is held back: all up to its beginning is fetched, and comes from there.
+        """Drop the buffer because the view does not continue it: everything up to the view's begin will be fetched.
 
-        What is left is what the sender of a message hears of it.
+        What remains is the notification of the sender, whose receipts would otherwise wait for ever.
         """
         buffered, self._buffered = self._buffered or [], None
         self._catch_up.stop()
@@ -164,7 +164,7 @@ class JournalWriter:
         return [Superseded(effect.position or 0, len(effect.messages))] if is_ours else []
 
     def _try_to_close_gap(self, now: int) -> list[Effect]:
-        """What came from others is in the journal: what was held back follows it."""
+        """Once the fetched records are in the journal, append and perform the buffered effects."""
         if self._buffered is None:
             return []
         effects = self._catch_up.take_effects()
@@ -258,7 +258,7 @@ class JournalWriter:
 
 
 class LogProgress:
-    """How far the journal is, for the threads that serve it (a `LogSource`)."""
+    """The progress of the journal, for the threads that serve it (a `LogSource`)."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -296,7 +296,8 @@ class LogProgress:
 
 
 def _rolled_back_later(effects: list[Effect], index: int) -> RolledBack | None:
-    """What the view at `index` takes back is told after the view; the journal is cut before it is entered."""
+    """The rollback that belongs to the view at `index`. The member reports it after the view, but the journal must be
+    truncated before it enters the view."""
     for effect in effects[index + 1 :]:
         if isinstance(effect, RolledBack):
             return effect

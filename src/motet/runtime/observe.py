@@ -1,4 +1,4 @@
-"""What can be seen of a running member: one dictionary, made on the driver's loop, for probe, metrics and dashboard."""
+"""The figures of a running member: one dictionary, made on the driver's loop, for probe, metrics and dashboard."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ logger = logging.getLogger("motet")
 
 
 class Observer:
-    """Hears what the driver performs, and remembers the little that figures need."""
+    """Receives the effects that the driver performed, and keeps what the figures need."""
 
     def __init__(self, group: str, driver: Driver) -> None:
         self._group = group
@@ -55,7 +55,7 @@ class Observer:
         self._notices: dict[Address, dict[str, str]] = {}  # where other members serve what
 
     def observe(self, effects: list[Effect]) -> None:
-        """On the driver's loop, after they were performed."""
+        """Called on the driver's loop after the effects were performed."""
         for effect in effects:
             if isinstance(effect, Delivered):
                 self._delivered += len(effect.messages)
@@ -65,7 +65,7 @@ class Observer:
             elif isinstance(effect, ViewInstalled):
                 self._note_view(effect)
             elif isinstance(effect, RolledBack):
-                self._note("rolled_back", f"positions {effect.first} to {effect.last} were taken back")
+                self._note("rolled_back", f"positions {effect.first} to {effect.last} were rolled back")
             elif isinstance(effect, StateLost | StateRefused | StateDelayed | StateFailed):
                 self._note_state(effect)
             elif isinstance(effect, SendFailed):
@@ -74,13 +74,13 @@ class Observer:
                 self._note(type(effect).__name__.lower(), str(effect.peer))
             elif isinstance(effect, BecameBusy):
                 self._note("busy", str(effect.peer))
-                logger.warning("%s is busy: its process is alive and does not run its driver", effect.peer)
+                logger.warning("%s is busy: its process is alive but does not run its driver", effect.peer)
             elif isinstance(effect, BecameResponsive):
                 self._note("responsive", str(effect.peer))
                 logger.info("%s is no longer busy", effect.peer)
 
     def receive_notice(self, source: Address, notice: bytes) -> None:
-        """On the application's loop. Whatever a member says of itself is short text, or is not believed."""
+        """Called on the application's loop. A notice comes from another process: only short texts are accepted."""
         with contextlib.suppress(ValueError, AttributeError, RecursionError):
             parsed = json.loads(notice) if len(notice) <= MOST_NOTICE else {}
             self._notices[source] = {name: place for name, place in parsed.items() if isinstance(place, str)}
@@ -176,7 +176,7 @@ class Observer:
         }
 
     def _measure(self) -> dict[str, float]:
-        """Rates since the last look, if that is long enough ago to say anything."""
+        """Rates since the last call; a call within half a second returns the same ones."""
         now, sent = self._world.clock(), self._driver.sent_messages
         before, delivered, size, sent_before = self._marked
         passed = (now - before) / SECOND
@@ -210,7 +210,7 @@ def _view(view: View) -> dict[str, Any]:
 
 
 def _state(member: Member) -> dict[str, Any]:
-    """How this member stands to the application's state: it has it, waits for a provider, or nobody here has it."""
+    """Whether this member has the application's state, waits for a provider, or is in a view where nobody has it."""
     membership = member.membership
     provider = membership.state_provider
     return {
@@ -263,7 +263,7 @@ def _unicast(member: Member) -> list[dict[str, Any]]:
 
 
 def memory_bytes() -> int:
-    """What this process holds now; where the system does not tell, the most that it ever held."""
+    """Resident memory of this process; where the system does not report it, the maximum so far."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError):

@@ -1,11 +1,11 @@
 """Where trace events go: JSON lines, an Arrow file or a Parquet file, all with the columns of `core.trace`.
 
-    sink = open_trace("a.jsonl")        writes as it is told, in batches; for the simulator
+    sink = open_trace("a.jsonl")        writes in the caller's thread, in batches; for the simulator
     trace = BackgroundTrace(sink)       writes on a thread of its own; for a driver, which must never wait for a disk
 
-A file is readable up to the last whole batch while it is written if it is JSON lines; the two others must be closed.
-Bounds: a sink keeps at most BATCH_EVENTS in memory, a BackgroundTrace MOST_WAITING more; what comes faster than the
-disk takes it is dropped, and counted in a last event of the kind `trace_lost`.
+A JSON-lines file is readable up to the last complete batch while it is written; the two others must be closed first.
+Bounds: a sink keeps at most BATCH_EVENTS in memory, a BackgroundTrace MOST_WAITING more. Events that come faster than
+the disk takes them are dropped, and counted in a last event of the kind `trace_lost`.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def open_trace(path: str | Path) -> TraceSink:
                 return Columns(pq.ParquetWriter(str(path), TRACE_SCHEMA))
     except OSError as error:
         raise ConfigError(f"the trace {path} cannot be written: {error}") from None
-    raise ConfigError(f"the trace {path} tells no format; allowed ends are .jsonl, .arrow and .parquet")
+    raise ConfigError(f"the trace file {path} has no known format; its name must end in .jsonl, .arrow or .parquet")
 
 
 class BackgroundTrace:
@@ -166,11 +166,11 @@ class BackgroundTrace:
         self._run_or_give_up(self._report_lost)
         try:
             self._sink.close()
-        except Exception as error:  # a full disk, mostly
+        except Exception as error:  # most likely a full disk
             self.error = self.error or error
 
     def _run_or_give_up(self, action: Callable[[], None]) -> None:
-        """A trace that cannot be written is a pity; it must not take the member with it."""
+        """Stop tracing when a write fails: the member must not fail because its trace cannot be written."""
         if self.error is not None:
             self._waiting.clear()
             return
