@@ -134,7 +134,7 @@ def test_health_is_503_with_words_when_not_primary(ask: Client, member: FakeMemb
     status, said = ask.get("/health")
     assert status == 503
     assert "not primary" in said["remarks"][0]["text"]
-    assert "mend" in said["remarks"][0]["advice"]
+    assert "repair" in said["remarks"][0]["advice"]
 
 
 def test_events_come_one_after_the_other(ask: Client, server: AdminServer, member: FakeMember) -> None:
@@ -615,10 +615,10 @@ def test_a_member_that_hangs_is_told(server: AdminServer, ask: Client, member: F
     for path in ("/stats", "/metrics", "/health", "/overview"):
         status, said = ask.get(path)
         assert status == 503
-        assert "did not tell its figures in time" in said["error"]
+        assert "did not report its figures in time" in said["error"]
     status, said = ask.post("/operate/snapshot", {}, bearer(TOKEN))
     assert status == 409
-    assert "not done yet" in said["error"]
+    assert "has not finished yet" in said["error"]
 
 
 def test_a_bug_of_ours_is_logged_and_ends_only_its_request(

@@ -47,7 +47,7 @@ def tab(chromium: Browser) -> Iterator[Browser]:
 
 SEEN = {
     "healthy": ("all is well", "one primary view, one log", "120,500"),
-    "loss": ("all is well", "of frames were sent again. Normal where datagrams get lost", "drop=0.2", "5 missing"),
+    "loss": ("all is well", "of frames were retransmitted. Normal where datagrams are lost", "drop=0.2", "5 missing"),
     "partition": (
         "not well",
         "The group is in 2 parts: alto, bass, cello (primary) | drum, erhu",
@@ -55,7 +55,7 @@ SEEN = {
     ),
     "merged": (
         "all is well",
-        "was made of views that met",
+        "merged several views",
         "merge of 8@000a + 9@000d",
         "fetched 6,330 positions",
     ),

@@ -51,10 +51,10 @@ def test_in_no_view_yet() -> None:
 def test_repairs_under_loss_are_normal() -> None:
     found = health(stats_of(), growth=grown(frame_sent=900, frame_resent=100))
     assert found.level is Level.GOOD
-    assert "10 % of frames were sent again. Normal where datagrams get lost" in remark(found, "sent again")
+    assert "10 % of frames were retransmitted. Normal where datagrams are lost" in remark(found, "retransmitted")
 
 
-def test_very_many_repairs_are_worth_a_look_and_no_failure() -> None:
+def test_very_many_repairs_are_a_warning_and_no_failure() -> None:
     found = health(stats_of(), growth=grown(frame_sent=100, frame_resent=100))
     assert found.level is Level.WATCH
     assert found.is_well
@@ -83,13 +83,13 @@ def test_a_member_that_is_behind_is_named() -> None:
     said = remark(health(changed(peers=[late, elsewhere])), "Behind")
     assert "gone" not in said, "whoever is in another view is behind for another reason"
     assert "drum#000d by 20,500 positions" in said
-    assert "catches up after joining" in said
+    assert "catches up after a join" in said
 
 
 def test_a_slow_application_is_told_apart_from_a_slow_network() -> None:
     found = health(changed(queue={"paused": True, "messages": 1234}))
     assert found.is_well
-    assert "1,234 wait" in remark(found, "The application takes messages slower")
+    assert "1,234 wait" in remark(found, "Back-pressure: the application reads messages")
     stalled = health(changed(queue={"paused": True}), stalled_s=20)
     assert not stalled.is_well
     assert "because the application of this member takes no messages" in remark(stalled, "20 s")
@@ -108,7 +108,7 @@ def test_faults_made_on_purpose_are_said_to_be() -> None:
 
 
 def test_suspects_are_named() -> None:
-    assert "bass#000b" in remark(health(changed(suspects=["bass#000b"])), "Not heard of")
+    assert "bass#000b" in remark(health(changed(suspects=["bass#000b"])), "Suspected because")
 
 
 def test_the_worst_stands_first() -> None:
@@ -121,7 +121,7 @@ def test_figures_of_any_shape_break_nothing(stats: dict[str, Any]) -> None:
     assert not health(stats).is_well
 
 
-def test_one_look_never_says_that_the_log_stands() -> None:
+def test_one_sample_never_reports_a_stall() -> None:
     assert StallDetector().stalled_s(changed(log={"holdback": 5}), now=1000.0) == 0
 
 
@@ -131,7 +131,7 @@ def test_the_log_stands_when_something_waits_and_the_position_stays() -> None:
     stalled_s = detector.stalled_s(waiting, now=10.0 + STALLED_AFTER_S)
     found = health(waiting, stalled_s)
     assert not found.is_well
-    assert "5 frames are held back" in remark(found, "has not moved for 5 s")
+    assert "5 frames in the hold-back queue" in remark(found, "has not grown for 5 s")
 
 
 def test_an_idle_log_does_not_stand() -> None:

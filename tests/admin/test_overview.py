@@ -64,7 +64,7 @@ def test_a_partition_says_who_goes_on() -> None:
         assert found.level is Level.BAD
         text = str(found.remarks[0])
         assert "in 2 parts: alto, bass, cello (primary) | drum, erhu." in text
-        assert "The primary part goes on" in text
+        assert "The primary part continues" in text
 
 
 def test_parts_without_a_primary_and_with_two() -> None:
@@ -78,7 +78,7 @@ def test_a_part_that_sees_only_itself_knows_that_it_is_not_primary() -> None:
     found = group_health(seen(*group(NAMES[3:], number=9, primary=False), lost={member_of("alto"): "alto"}))
     assert found.level is Level.BAD
     assert "not primary" in found.remarks[0].text
-    assert any("alto (alto#000a) was here and does not answer" in remark.text for remark in found.remarks)
+    assert any("alto (alto#000a) was a member and does not answer" in remark.text for remark in found.remarks)
 
 
 def test_a_fresh_merge_is_told_for_a_minute() -> None:
@@ -86,7 +86,7 @@ def test_a_fresh_merge_is_told_for_a_minute() -> None:
     members[0]["views"].append(
         {"at": time.time() - 5, "id": "9@000a", "members": list(NAMES), "primary": True, "merged_from": ["8@a", "8@b"]}
     )
-    assert "View 9@000a was made of views that met 5 s ago: a cut has healed" in str(
+    assert "View 9@000a merged several views 5 s ago: a partition has healed" in str(
         group_health(seen(*members)).remarks[1]
     )
     members[0]["views"][-1]["at"] -= 100
@@ -98,7 +98,7 @@ def test_what_is_wrong_elsewhere_is_told_with_its_name() -> None:
     members[2]["queue"]["paused"] = True
     (remark,) = group_health(seen(*members)).remarks
     assert remark.level is Level.WATCH
-    assert remark.text.startswith("cello: The application takes messages slower")
+    assert remark.text.startswith("cello: Back-pressure: the application reads messages")
 
 
 def test_links_show_what_is_missing_where() -> None:
@@ -210,7 +210,7 @@ def test_a_restarted_member_replaces_its_old_life(members: list[FakeMember], pol
     assert [entry["member"] for entry in found["members"] if entry["name"] == "bass"] == ["bass#ffff"]
 
 
-def test_looks_are_shared_by_all_that_look(members: list[FakeMember]) -> None:
+def test_one_poll_serves_all_dashboards(members: list[FakeMember]) -> None:
     poller = Poller(members[0].stats, interval_s=3600)
     try:
         assert poller.overview() is poller.overview()
@@ -218,7 +218,7 @@ def test_looks_are_shared_by_all_that_look(members: list[FakeMember]) -> None:
         poller.close()
 
 
-def test_growth_is_measured_between_looks(members: list[FakeMember], poller: Poller) -> None:
+def test_growth_is_measured_between_polls(members: list[FakeMember], poller: Poller) -> None:
     poller.overview()
     counts = members[1].figures["counters"]
     members[1].change(counters={"frame_sent": counts["frame_sent"] + 50, "frame_resent": counts["frame_resent"] + 50})

@@ -83,7 +83,7 @@ def test_a_look_on_a_terminal() -> None:
     found = sections(stats, health({**stats, "faults": ["drop=0.2@bass"]}).as_dict())
     Console(file=screen, force_terminal=True, width=140, color_system=None).print(render(found))
     assert "● All is well" in screen.getvalue()
-    assert "● Faults are made here on purpose: drop=0.2@bass." in screen.getvalue()
+    assert "● Faults are injected at this member: drop=0.2@bass." in screen.getvalue()
     assert "median 0.85 ms, p99 2.40 ms" in screen.getvalue()
 
 
@@ -160,7 +160,7 @@ def test_all_sentences_of_an_error_are_printed(probe: Probe, member: FakeMember)
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("explode",), "there is no operation 'explode'. There are: sync b: bring"),
+        (("explode",), "there is no operation 'explode'. There are: sync b: resync"),
         (("sync",), "sync takes one argument, the member; for example: motet probe HOST:PORT sync b"),
         (("leave", "now"), "leave takes no arguments"),
         (("fault", ""), "rule must be a text"),
@@ -189,7 +189,7 @@ def test_nobody_listens(probe: Probe, server: AdminServer) -> None:
     server.close()
     answer = probe()
     assert answer.code == 3
-    assert "nobody listens on 127.0.0.1:" in answer.err
+    assert "nothing listens on 127.0.0.1:" in answer.err
     assert "was it started with an admin port?" in answer.err
 
 

@@ -1,4 +1,4 @@
-"""One request of the admin face: read it within limits, check who asks, answer."""
+"""One request of the admin interface: read it within limits, authorize it, answer it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PAGE = {
     "/dashboard.js": ("dashboard.js", "text/javascript; charset=utf-8"),
     "/dashboard.css": ("dashboard.css", "text/css; charset=utf-8"),
 }
-MOST_HEADER_BYTES = 65_536  # beside the body
+MOST_HEADER_BYTES = 65_536  # without the body
 TOO_MANY = "too many connections to this admin port; only /health and /metrics are served now"
 NOTHING_ELSE = "there are /, /stats, /metrics, /health, /overview, /history, /events, and POST /operate/NAME"
 SAFE_HEADERS = {
@@ -46,9 +46,9 @@ SAFE_HEADERS = {
 
 
 class TimedReader(io.RawIOBase):
-    """Reads from a socket until a moment that does not move: a client that sends a byte now and then gains nothing.
+    """Reads from a socket until a fixed deadline, which a client that sends a byte now and then cannot extend.
 
-    Nor does one that sends header after header: a whole request has a limit in bytes, too.
+    A request also has a limit in bytes, against a client that sends header after header.
     """
 
     def __init__(self, connection: socket.socket, deadline: float, most_bytes: int) -> None:
@@ -84,7 +84,7 @@ class AdminHandler(BaseHTTPRequestHandler):
         self.rfile = io.BufferedReader(TimedReader(self.connection, time.monotonic() + config.request_s, most_bytes))
 
     def handle(self) -> None:
-        """One request per connection: no idle connection can keep others out."""
+        """Serve one request per connection, so that idle connections cannot use up the slots."""
         self.close_connection = True
         self._has_begun = False
         try:
@@ -96,7 +96,7 @@ class AdminHandler(BaseHTTPRequestHandler):
         except Exception:
             LOG.exception("a request of %s failed", self.client_address[0])
             if not self._has_begun:
-                self._fail(HTTPStatus.INTERNAL_SERVER_ERROR, "this is a bug in Motet; the member's log tells more")
+                self._fail(HTTPStatus.INTERNAL_SERVER_ERROR, "this is a bug in Motet; the member's log has the details")
 
     # Requests
 
@@ -115,7 +115,7 @@ class AdminHandler(BaseHTTPRequestHandler):
             else:
                 self._read_paths()[path]()
         else:
-            self._fail(HTTPStatus.NOT_FOUND, f"nothing is here; {NOTHING_ELSE}")
+            self._fail(HTTPStatus.NOT_FOUND, f"there is no such path; {NOTHING_ELSE}")
 
     def do_POST(self) -> None:
         prefix, _, name = self.path.partition("?")[0].rpartition("/")
@@ -208,13 +208,13 @@ class AdminHandler(BaseHTTPRequestHandler):
         most = self.server.config.most_body_bytes
         length = self.headers.get("Content-Length", "")
         if not length.isascii() or not length.isdecimal() or "Transfer-Encoding" in self.headers:
-            self._fail(HTTPStatus.LENGTH_REQUIRED, "say how long the body is, with Content-Length")
+            self._fail(HTTPStatus.LENGTH_REQUIRED, "send the length of the body in Content-Length")
             return None
         if len(length) > 10 or int(length) > most:
             self._fail(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body may have {most} bytes at most")
             return None
         body = self.rfile.read(int(length))
-        if len(body) < int(length):  # the client was cut off, and may have meant to say more than this
+        if len(body) < int(length):  # the connection broke, so the request may be incomplete
             self._fail(HTTPStatus.BAD_REQUEST, f"the body ended after {len(body)} of {length} bytes")
             return None
         try:
@@ -229,7 +229,8 @@ class AdminHandler(BaseHTTPRequestHandler):
     # Answers
 
     def _plain_headers(self) -> dict[str, str]:
-        """By the names that the guard uses. A header given twice could mean one thing to a proxy and another to us."""
+        """The headers that the authorizer reads. Repeated headers are joined: a proxy and this server might otherwise
+        use different ones."""
         names = ("Host", "Origin", "Sec-Fetch-Site", "Content-Type", "Authorization")
         return {name: ", ".join(found) for name in names if (found := self.headers.get_all(name))}
 
@@ -256,7 +257,7 @@ class AdminHandler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """What the standard library finds wrong with a request, reported as everything else here is."""
+        """Report errors that the standard library finds in the same JSON form as all others."""
         status = HTTPStatus(code)
         if status is HTTPStatus.NOT_IMPLEMENTED:
             status, message = HTTPStatus.METHOD_NOT_ALLOWED, f"only GET and POST are understood; {NOTHING_ELSE}"

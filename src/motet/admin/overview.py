@@ -36,11 +36,11 @@ Json = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """All that is known at one moment."""
+    """The figures known at one moment."""
 
     own: Stats
     others: Mapping[str, Stats] = field(default_factory=dict)  # by member, as it names itself
-    lost: Mapping[str, str] = field(default_factory=dict)  # members whom we knew and who do not answer, with their name
+    lost: Mapping[str, str] = field(default_factory=dict)  # names of former members that do not answer
     growth: Mapping[str, Growth] = field(default_factory=dict)  # by member
     stalled_s: float = 0.0
     at: float = 0.0  # seconds since 1970
@@ -115,7 +115,7 @@ def _answered(member: str, stats: Stats, seen: Seen) -> Json:
 
 
 def _level(member: str, stats: Stats, seen: Seen) -> Level:
-    """That others are behind is reported of them, not of the member that is ahead."""
+    """The level of one member. A lag is attributed to the member that is behind, not to the one that is ahead."""
     stalled_s = seen.stalled_s if stats is seen.own else 0.0
     level = health(without_peers(stats), stalled_s, seen.growth.get(member)).level
     is_primary = boolean(stats, "view", "primary")
@@ -129,7 +129,7 @@ def without_peers(stats: Stats) -> Stats:
 
 
 def _unanswered(member: str, row: Stats, reported: Stats | None, stats: Stats | None) -> Json:
-    """Somebody whom we know of and who did not answer; its admin face may simply be off."""
+    """A known member that did not answer the poll; its admin interface may simply be disabled."""
     view: Json = {"view": "", "primary": None, "coordinator": False}
     if stats is not None:
         is_primary = boolean(stats, "view", "primary")
@@ -147,7 +147,7 @@ def _unanswered(member: str, row: Stats, reported: Stats | None, stats: Stats | 
 
 
 def is_coordinator(stats: Stats, member: str) -> bool:
-    """A coordinator may be named by its name alone; then the oldest of that name in the view is meant."""
+    """Figures may name the coordinator without its incarnation; then the oldest member of that name is meant."""
     named = text(stats, "view", "coordinator")
     if not named or named == member:
         return bool(named)
@@ -159,7 +159,7 @@ def is_coordinator(stats: Stats, member: str) -> bool:
 
 
 def parts(seen: Seen) -> list[Json]:
-    """Members by the view that they say they are in. Whoever did not answer stays where others have seen it."""
+    """Members grouped by the view that they report. One that did not answer stays in the view where others list it."""
     by_view: dict[str, list[str]] = {}
     for member, stats in seen.answers.items():
         by_view.setdefault(text(stats, "view", "id"), []).append(member)
@@ -177,7 +177,7 @@ def parts(seen: Seen) -> list[Json]:
 
 
 def _links(seen: Seen, known: set[str]) -> Iterator[Json]:
-    """One entry per direction in which something is missing now, as the receiver sees it."""
+    """One entry per sender and receiver between which frames are missing now, as the receiver reports it."""
     for receiver, stats in seen.answers.items():
         for row in rows(stats, "multicast", "receivers"):
             sender, missing = text(row, "member"), integer(row, "missing")
@@ -185,7 +185,7 @@ def _links(seen: Seen, known: set[str]) -> Iterator[Json]:
                 yield {"from": sender, "to": receiver, "missing": missing}
 
 
-# Words
+# Remarks
 
 
 def group_health(seen: Seen) -> Health:
@@ -211,8 +211,8 @@ def _partition_remarks(seen: Seen) -> Iterator[Remark]:
         yield Remark(
             Level.BAD,
             f"The group is in {len(found)} parts: {listed}. " + _who_survives(found),
-            "For a second or two this is a view change seen half-way. If it stays, members cannot reach one another: "
-            "mend the network, and the parts merge by themselves.",
+            "For a second or two this is a view change in progress. If it lasts, members cannot reach one another: "
+            "repair the network, and the parts merge by themselves.",
         )
     merged = _latest_merge(seen)
     if merged is not None and len(found) == 1:
@@ -220,9 +220,8 @@ def _partition_remarks(seen: Seen) -> Iterator[Remark]:
     for member, name in seen.lost.items():
         yield Remark(
             Level.WATCH,
-            f"{name} ({member}) was here and does not answer: it has stopped, or it is out of reach.",
-            "If it stopped, start it again: it comes back as a new member, and with its journal it fetches only "
-            "what it lacks.",
+            f"{name} ({member}) was a member and does not answer: it has stopped or is unreachable.",
+            "If it stopped, restart it: it joins as a new member, and with its journal it fetches only what it misses.",
         )
 
 
@@ -234,10 +233,10 @@ def _listed(part: Json) -> list[str]:
 def _who_survives(found: list[Json]) -> str:
     primary = sum(1 for part in found if part["primary"])
     if primary == 1:
-        return "The primary part goes on; in the others total-order messages wait."
+        return "The primary part continues; in the others total-order messages wait."
     if primary == 0:
-        return "No part is primary, so total-order messages wait everywhere until enough members are together again."
-    return "More than one part calls itself primary: expected only with partitions='all', where each part orders alone."
+        return "No part is primary, so total-order messages wait everywhere until enough members are in one view again."
+    return "More than one part is primary: expected only with partitions='all', where each part orders messages alone."
 
 
 def _latest_merge(seen: Seen) -> Remark | None:
@@ -246,14 +245,14 @@ def _latest_merge(seen: Seen) -> Remark | None:
         if items(row, "merged_from") and 0 <= ago <= RECENT_MERGE_S:
             return Remark(
                 Level.NOTE,
-                f"View {text(row, 'id')} was made of views that met {ago:.0f} s ago: a cut has healed, or somebody "
-                "joined. Whoever was behind has fetched what it missed.",
+                f"View {text(row, 'id')} merged several views {ago:.0f} s ago: a partition has healed, or a member "
+                "joined. Members that were behind have fetched what they missed.",
             )
     return None
 
 
 def _others_remarks(seen: Seen) -> Iterator[Remark]:
-    """What is wrong with the others; that they are not primary is said once, by the parts."""
+    """The remarks of the other members, without those that `_partition_remarks` makes once for all."""
     is_in_one_view = len(parts(seen)) == 1
     for member, stats in sorted(seen.others.items()):
         for remark in health(without_peers(stats), 0.0, seen.growth.get(member)).remarks:

@@ -1,7 +1,7 @@
-"""Asks the other members for their figures, at most once per interval however many people look.
+"""Polls the other members for their figures, at most once per interval however many dashboards are open.
 
-Bounds: at most MOST_ASKED members are asked, each for at most `timeout_s`; whoever has not answered for FORGET_S is
-forgotten. Members that have left the view are still asked for that long: this is how a page shows both sides of a cut.
+Bounds: at most MOST_ASKED members are polled, each for at most `timeout_s`; one that has not answered for FORGET_S is
+dropped. Members that have left the view are polled for that long, so that a dashboard shows both sides of a partition.
 """
 
 from __future__ import annotations
@@ -21,13 +21,11 @@ from motet.log.service.validated_json import Stats, counters, number, number_or_
 
 MOST_ASKED = 32
 WORKERS = 16
-PEER_BACKOFF_S = (
-    2.0  # whoever did not answer is not asked again at once, so that the silent do not slow the picture down
-)
+PEER_BACKOFF_S = 2.0  # pause before a silent member is polled again: each would delay the overview by a timeout
 FORGET_S = 300.0
-TREND_S = 10.0  # how far back a rate looks
+TREND_S = 10.0  # period over which rates are computed
 MOST_PEER_BYTES = 1 << 20
-HISTORY_S = 120  # what a page that is opened now can still draw, if somebody looked before
+HISTORY_S = 120  # period of samples that a newly opened dashboard can plot
 
 
 @dataclass(slots=True)
@@ -63,7 +61,7 @@ class Poller:
         self._health_lock = threading.Lock()
 
     def health(self) -> tuple[Stats, Health]:
-        """Of this member alone; never waits for another."""
+        """The health of this member alone; never waits for another."""
         stats = self._stats()
         return stats, self.evaluate(stats)
 
@@ -82,7 +80,7 @@ class Poller:
             return self._made
 
     def history(self) -> list[Json]:
-        return list(self._history.copy())  # a copy first: somebody may be adding to it
+        return list(self._history.copy())  # copied first, because another thread may append meanwhile
 
     def close(self) -> None:
         with self._lock:
@@ -137,7 +135,7 @@ class Poller:
     def _take(
         self, member: str, stats: Stats | None, own: str, group: str, now: float, others: dict[str, Stats]
     ) -> None:
-        """A process that was restarted answers at the same address under a new name: the old one is gone then."""
+        """Record an answer. A restarted process answers at the same address, and replaces its old incarnation."""
         if stats is None or text(stats, "group") != group:
             return
         answered = text(stats, "member")
@@ -172,8 +170,8 @@ def _plotted(row: Stats) -> Json:
 
 
 def _grown(trend: deque[tuple[float, dict[str, int]]], counts: dict[str, int], now: float) -> Growth:
-    """Since about TREND_S ago; the oldest look within reach counts."""
-    if not trend or now - trend[-1][0] >= 0.5:  # many askers must not push the past out of the list
+    """The growth since the oldest sample, about TREND_S ago."""
+    if not trend or now - trend[-1][0] >= 0.5:  # frequent calls must not push the older samples out
         trend.append((now, counts))
     while len(trend) > 2 and now - trend[1][0] >= TREND_S:
         trend.popleft()
