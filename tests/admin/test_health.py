@@ -92,7 +92,7 @@ def test_a_slow_application_is_told_apart_from_a_slow_network() -> None:
     assert "1,234 wait" in remark(found, "Back-pressure: the application reads messages")
     stalled = health(changed(queue={"paused": True}), stalled_s=20)
     assert not stalled.is_well
-    assert "because the application of this member takes no messages" in remark(stalled, "20 s")
+    assert "because the application of this member reads no messages" in remark(stalled, "20 s")
 
 
 def test_a_full_window_is_normal_under_load() -> None:

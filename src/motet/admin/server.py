@@ -79,7 +79,7 @@ class AdminConfig:
             raise ConfigError(
                 f"the admin port would listen on {endpoint.host}, where others can reach it, without a token; give one "
                 "(the setting token, or MOTET_TOKEN), bind it to 127.0.0.1 and reach it through a proxy or a tunnel, "
-                "or say insecure = true"
+                "or set insecure = true"
             )
         if not 0 < self.most_listeners < self.most_connections:
             raise ConfigError(

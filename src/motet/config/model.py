@@ -1,6 +1,6 @@
-"""Everything that can be set about a member, in one flat class. The defaults are those of one data centre (`lan`).
+"""All settings of a member in one flat class. The defaults are those of one data centre (`lan`).
 
-A config is checked when it is made and never changes. Why a preset has the values it has is told in `presets`.
+A config is validated when it is made and is immutable. `presets` gives the reason for each value.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from motet.protocol.wire.seal import SEAL_OVERHEAD, Keyring
 
 Source = StaticSeeds | IpMulticast | DnsName | SharedDirectory
 
-# (setting, factor, other): the setting is at least factor times the other one.
+# Constraints (setting, factor, other): the setting must be at least factor times the other one.
 TIES = (
     ("suspect_ns", 2, "heartbeat_ns"),
     ("discovery_interval_ns", 1, "discovery_eager_ns"),
@@ -70,8 +70,8 @@ TIES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    # Datagrams. A frame of 32 000 bytes is cut into 22 packets by IP; on a switched network hardly any is lost, and
-    # what Python does costs as much for a small datagram as for a large one.
+    # Datagrams. IP fragments a frame of 32 000 bytes into 22 packets. A switched network loses hardly any of them, and
+    # Python spends as much time on a small datagram as on a large one.
     frame_bytes: int = size(32_000, 512, MAX_DATAGRAM_BYTES, "Largest datagram, including all headers and the seal.")
     window_frames: int = count(
         256, 1, 1 << 20, "Send window: frames in flight per stream; when it is full, further sends wait in the backlog."
@@ -366,15 +366,15 @@ class Config:
                 object.__setattr__(self, field.name, sealed_off(getattr(self, field.name)))
         for name, factor, other in TIES:
             self._check_tie(name, factor, other)
-        self._check_places()
+        self._check_addresses()
         self.keyring()
-        self.member_config()  # whatever else the rooms below would refuse
+        self.member_config()  # raises ConfigError for whatever the layers below reject
         self.journal_config()
 
     def __deepcopy__(self, memo: object) -> Config:
-        return self  # it never changes, and copies of its secrets would be no secrets
+        return self  # it is immutable, and a deep copy would lose its secrets
 
-    # Where it comes from. Settings are given as people write them: heartbeat="250ms", frame_bytes="64KiB"
+    # Constructors. Settings are given as people write them: heartbeat="250ms", frame_bytes="64KiB"
 
     @classmethod
     def local(cls, **overrides: object) -> Config:
@@ -403,11 +403,11 @@ class Config:
     def load(
         cls, path: str | Path | None = None, environ: Mapping[str, str] | None = None, **overrides: object
     ) -> Config:
-        """Preset, then file, then environment, then arguments; what comes later wins. MOTET_CONFIG may name a file."""
+        """Preset, then file, then environment, then arguments; later ones win. MOTET_CONFIG may name the file."""
         variables = os.environ if environ is None else environ
         return cls(**gather(fields(cls), path or named_file(variables), variables, overrides))
 
-    # What the rooms below get
+    # The configs of the layers below
 
     def member_config(
         self,
@@ -418,11 +418,11 @@ class Config:
         waits_for_disk: bool = False,
         receive_bytes: int = 0,
     ) -> MemberConfig:
-        """For a member that also looks for others at `seeds`.
+        """The config of a member that also discovers others at `seeds`.
 
-        `wants_state`: it can take a state; `needs_state`: it waits for one where nobody has it;
-        `waits_for_disk`: others may hear only of what its journal has on disk;
-        `receive_bytes`: what its socket holds, and so, we believe, the sockets of others.
+        `wants_state`: it can receive a state. `needs_state`: it waits for one where no member has it.
+        `waits_for_disk`: it reports to others only what its journal has on disk.
+        `receive_bytes`: the size of its socket buffer, which is assumed for the other members, too.
         """
         seal_bytes = SEAL_OVERHEAD if self.keys else 0
         streams = {
@@ -461,30 +461,30 @@ class Config:
         )
 
     def keyring(self) -> Keyring | None:
-        """None: datagrams are not sealed."""
+        """The keys; None if datagrams are not sealed."""
         return Keyring.of(self.keys) if self.keys else None
 
     def check_bind(self, bind: Endpoint) -> None:
-        """Without a key a member is reached from its own machine only, unless it is told otherwise."""
+        """Without a key a member must bind to loopback, unless the config is insecure."""
         if not (self.keys or self.insecure or is_loopback(bind.host)):
             raise ConfigError(
-                f"bind = {bind} can be reached from other machines, and there is no key: anybody could speak in the "
-                f"group; give the same keys to all members (`motet key` makes one), bind to 127.0.0.1, or say "
+                f"bind = {bind} can be reached from other machines, and there is no key: anybody could send to the "
+                f"group; give the same keys to all members (`motet key` makes one), bind to 127.0.0.1, or set "
                 f"insecure = true"
             )
 
     def check_service(self, name: str, bind: Endpoint) -> None:
-        """The same for `admin_bind` and `log_bind`, which ask for a token; the log is never open to everybody."""
+        """Without a token a service must bind to loopback. `insecure` opens the admin service, but never the log."""
         may_be_open = name == "admin_bind"
         if not (self.token or (self.insecure and may_be_open) or is_loopback(bind.host)):
-            way_out = "set token, bind to 127.0.0.1, or say insecure = true"
+            way_out = "set token, bind to 127.0.0.1, or set insecure = true"
             raise ConfigError(
                 f"{name} = {bind} can be reached from other machines, and there is no token: anybody could use it; "
                 f"{way_out if may_be_open else 'set token, or bind to 127.0.0.1'}"
             )
 
     def as_text(self) -> dict[str, str]:
-        """Every setting as people write it, secrets hidden."""
+        """All settings as people write them, with secrets hidden."""
         return {key_of(field): spell(setting_of(field), getattr(self, field.name)) for field in fields(self)}
 
     def _membership(self, seeds: tuple[Endpoint, ...], wants_state: bool, needs_state: bool) -> MembershipConfig:
@@ -529,8 +529,8 @@ class Config:
     def _sources(self, seeds: tuple[Endpoint, ...]) -> tuple[Source, ...]:
         named = tuple(parse_endpoint(seed, "seeds") for seed in self.seeds)
         sources: list[Source] = []
-        if found := tuple(dict.fromkeys((*seeds, *named))):
-            sources.append(StaticSeeds(found))
+        if endpoints := tuple(dict.fromkeys((*seeds, *named))):
+            sources.append(StaticSeeds(endpoints))
         if self.discovery_multicast:
             sources.append(IpMulticast(*parse_endpoint(self.discovery_multicast, "discovery_multicast")))
         if self.discovery_dns:
@@ -539,7 +539,7 @@ class Config:
             sources.append(SharedDirectory(self.discovery_directory))
         return tuple(sources)
 
-    # What only shows when settings are seen together
+    # Constraints between settings
 
     def _check_tie(self, name: str, factor: int, other: str) -> None:
         least, value = factor * getattr(self, other), getattr(self, name)
@@ -547,11 +547,11 @@ class Config:
             of, beside = self.__dataclass_fields__[name], self.__dataclass_fields__[other]
             setting = setting_of(of)
             raise ConfigError(
-                f"{key_of(of)} = {spell(setting, value)} is too little beside "
+                f"{key_of(of)} = {spell(setting, value)} is too small for "
                 f"{key_of(beside)} = {spell(setting, getattr(self, other))}; allowed is {spell(setting, least)} or more"
             )
 
-    def _check_places(self) -> None:
+    def _check_addresses(self) -> None:
         _require_multicast("multicast_group", self.multicast_group)
         if self.discovery_multicast:
             _require_multicast(
@@ -562,7 +562,7 @@ class Config:
                 self.check_service(name, parse_endpoint(bind, name))
         if self.trace_file and not self.trace_file.endswith((".jsonl", ".arrow", ".parquet")):
             raise ConfigError(
-                f"trace_file = {self.trace_file!r} tells no format; it may end in .jsonl, .arrow or .parquet"
+                f"trace_file = {self.trace_file!r} has no known format; it must end in .jsonl, .arrow or .parquet"
             )
 
 
