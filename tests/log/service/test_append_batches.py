@@ -55,7 +55,7 @@ def test_a_sliced_array_is_cut_by_what_it_shows() -> None:
 
 
 def test_a_row_that_fits_no_unit_is_named() -> None:
-    with pytest.raises(MessageTooLargeError, match="row 2 takes 104 bytes; one append unit here holds 50"):
+    with pytest.raises(MessageTooLargeError, match="row 2 takes 104 bytes; the maximum of an append batch is 50"):
         split(rows_of([b"a", b"b", b"c" * 100], None), 50)
 
 

@@ -139,7 +139,7 @@ def test_a_large_batch_travels_in_pieces() -> None:
 
 
 def test_a_port_that_is_taken_is_a_clear_error(capfd: pytest.CaptureFixture[str]) -> None:
-    with LogService(MemorySource()) as service, pytest.raises(ConfigError, match="see that nothing else is there"):
+    with LogService(MemorySource()) as service, pytest.raises(ConfigError, match="check that the port is free"):
         LogService(MemorySource(), bind=service.endpoint)
 
 

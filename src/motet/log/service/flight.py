@@ -2,11 +2,11 @@
 
     list_flights, get_flight_info     group, schema, bounds; endpoints with ready tickets
     do_get(ticket)                    a range of rows, or rows as they come (see requests.py)
-    do_put(descriptor)                append: each record batch is one unit, answered with its positions
+    do_put(descriptor)                append: each record batch is one append batch, answered with its positions
     do_action                         "offsets", "health"
 
 The server has threads of its own; a handler may block, and what blocks is bounded in number. Every error that leaves
-a handler is one of motet.errors in the dress of a Flight error (faults.py).
+a handler is a Flight error that carries one of motet.errors (flight_errors.py).
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ ACTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class ServiceLimits:
-    """Each call holds a thread for as long as it lasts, so each kind has a bound; beyond it LogBusyError."""
+    """Bounds of concurrent calls, each of which occupies a thread; beyond a bound they raise LogBusyError."""
 
     followers: int = 64
     reads: int = 64
     appends: int = 64
-    grace_s: float = 2.0  # how long calls may go on when the service closes; then their connections are cut
+    grace_s: float = 2.0  # how long calls may continue when the service closes, before their connections are dropped
 
     def __post_init__(self) -> None:
         if min(self.followers, self.reads, self.appends) < 1 or self.grace_s < 0:
@@ -68,7 +68,7 @@ class ServiceLimits:
 
 
 class LogService:
-    """Serves one log from the moment it is made until `close`. Without an appender it is read-only."""
+    """Serves one log from its construction until `close`. Without an appender it is read-only."""
 
     def __init__(
         self,
@@ -99,14 +99,14 @@ class LogService:
 
     @property
     def endpoint(self) -> str:
-        """What a LogClient wants as a member."""
+        """The address that a LogClient takes as a member."""
         return f"[{self._host}]:{self.port}" if ":" in self._host else f"{self._host}:{self.port}"
 
     def health(self) -> dict[str, Any]:
         return self._calls.health()
 
     def close(self) -> None:
-        """Waiting calls end at once, others have the grace to end; when this returns nothing runs any more."""
+        """End waiting calls at once and give others `grace_s`; when this returns, no call is running."""
         with self._lock:
             if self._is_closed:
                 return
@@ -117,7 +117,7 @@ class LogService:
             stopping.start()
             stopping.join(self._limits.grace_s)
             self._finalizer.detach()
-            while stopping.is_alive():  # a reader that does not read holds its call open for ever
+            while stopping.is_alive():  # a client that does not read would keep its call open for ever
                 drop_connections(port)
                 stopping.join(0.1)
 
@@ -134,7 +134,7 @@ def _end_calls(is_closing: threading.Event, port: int) -> None:
 
 
 class _LogCalls:
-    """What the calls do, apart from Flight's way of asking for it."""
+    """The operations of the log service, independent of Flight."""
 
     def __init__(self, source: LogSource, appender: Appender | None, group: str, limits: ServiceLimits) -> None:
         self.source = source
@@ -165,7 +165,7 @@ class _LogCalls:
         return {"status": status, "is_read_only": self.appender is None, "calls": calls, **self.offsets(b"")}
 
     def info(self, request: ReadRequest | None, descriptor: flight.FlightDescriptor) -> flight.FlightInfo:
-        """With a range in the descriptor its ticket, else one for everything that is stable now."""
+        """The ticket for the range in the descriptor, or for everything that is stable now."""
         bounds = self.source.bounds()
         ticket = request or ReadRequest(first=bounds.first, last=bounds.stable)
         rows = -1 if ticket.is_follow else max(0, (ticket.last or bounds.stable) - (ticket.first or bounds.first) + 1)
@@ -174,7 +174,7 @@ class _LogCalls:
         return flight.FlightInfo(LOG_SCHEMA, descriptor, endpoints, rows, -1, True, metadata)
 
     def items(self, request: ReadRequest, is_gone: Callable[[], bool]) -> Iterator[Item]:
-        """Refuse at once what can be refused at once; rows follow when they are asked for."""
+        """Check the request now, so that errors come before the first row; the rows are read lazily."""
         self._refuse_closing()
         stream = LogStream(self.source, request, self.is_closing, is_gone)
         return _items_of(stream, self.followers if request.is_follow else self.reads)
@@ -196,10 +196,11 @@ class _LogCalls:
             raise LogReadOnlyError("this log service is read-only: its member was started without an appender")
         rows = rows_of_batch(batch, self.appender.most_bytes)
         if not len(rows):
-            raise LogRequestError("an append of no rows; leave it out")
+            raise LogRequestError("this append has no rows; omit it")
         if (size := size_of(rows)) > self.appender.most_bytes:
             raise MessageTooLargeError(
-                f"this unit takes {size} bytes; one append unit holds {self.appender.most_bytes}: split it into several"
+                f"this append batch takes {size} bytes; the maximum is {self.appender.most_bytes}: split it into "
+                "several"
             )
         keys = None if rows.keys is None else rows.keys.to_pylist()
         first, last = self.appender.append(rows.payloads.to_pylist(), keys, request.producer, request.sequence)
@@ -207,13 +208,13 @@ class _LogCalls:
 
 
 def _items_of(stream: LogStream, slots: Slots) -> Iterator[Item]:
-    """The slot is taken with the first row: a generator that is never started would never give it back."""
+    """Take the slot with the first row: a generator that is never started would never free it."""
     with flight_errors("reading the log"), slots.taken():
         yield from stream.items()
 
 
 class _TokenMiddleware(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    """Lets a call in when it has the token."""
+    """Rejects calls without the token."""
 
     def __init__(self, token: str) -> None:
         super().__init__()
@@ -227,7 +228,7 @@ class _TokenMiddleware(flight.ServerMiddlewareFactory):  # type: ignore[misc]
 
 
 class _Server(flight.FlightServerBase):  # type: ignore[misc]
-    """Flight's methods, each handed to the calls."""
+    """Flight's methods, each delegating to `_LogCalls`."""
 
     def __init__(self, calls: _LogCalls, location: flight.Location, **options: Any) -> None:
         self._calls = calls
@@ -287,7 +288,7 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
 
     def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> list[bytes]:
         with flight_errors("an action"):
-            if (size := action.body.size) > MOST_REQUEST_BYTES:  # before it is copied
+            if (size := action.body.size) > MOST_REQUEST_BYTES:  # checked before the body is copied
                 raise LogRequestError(f"this body has {size} bytes; more than {MOST_REQUEST_BYTES} are not read")
             return [json.dumps(self._calls.act(_name_of(action), action.body.to_pybytes())).encode()]
 
@@ -300,7 +301,7 @@ def _name_of(action: flight.Action) -> str:
 
 
 def _batches(reader: flight.MetadataRecordBatchReader) -> Iterator[pa.RecordBatch]:
-    """What a client sends, batch by batch; the schema is checked before the first batch is decoded."""
+    """The record batches of a client. The schema is checked before the first one is decoded."""
     try:
         check_schema(reader.schema)
         while True:
@@ -315,7 +316,7 @@ def _batches(reader: flight.MetadataRecordBatchReader) -> Iterator[pa.RecordBatc
         pa.ArrowException,
         OSError,
         UnicodeDecodeError,
-    ) as error:  # the last two: no Arrow message, no text as a name
+    ) as error:  # OSError: not an Arrow message; UnicodeDecodeError: a column name that is not UTF-8
         raise LogRequestError(f"the rows to append cannot be read: {in_one_line(error)}") from error
 
 
@@ -327,4 +328,4 @@ def _start(calls: _LogCalls, place: Endpoint, token: str | None, tls: Tls | None
         return _Server(calls, location_of(place, has_tls=tls is not None), **options)
     except pa.ArrowException as error:
         reason = "and that certificate and key belong together" if tls else "and that the address is this machine's"
-        raise ConfigError(f"cannot serve at {place}; see that nothing else is there, {reason} ({error})") from error
+        raise ConfigError(f"cannot serve at {place}; check that the port is free, {reason} ({error})") from error

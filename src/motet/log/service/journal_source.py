@@ -18,12 +18,12 @@ import pyarrow as pa
 
 from motet.log.journal.reader import Bounds, JournalReader
 
-POLL_S = 0.05  # between two looks at the disk; a reader that waits sees a new row this late at most
-MOST_IDLE_READERS = 8  # each keeps an index of the segments that it has walked along
+POLL_S = 0.05  # interval of polling the disk, which bounds how late a waiting reader gets a new row
+MOST_IDLE_READERS = 8  # each keeps an index of the segments that it has read
 
 
 class JournalSource:
-    """Any number of threads may read; each stream has a reader of its own, for readers are for one thread."""
+    """Thread-safe: each stream has a reader of its own, because a reader serves one thread."""
 
     def __init__(self, directory: str | Path, poll_s: float = POLL_S) -> None:
         self._directory = Path(directory)
@@ -39,7 +39,7 @@ class JournalSource:
             return reader.group
 
     def set_stable(self, stable: int) -> None:
-        """Told by the driver, from any thread: everything up to here is stable."""
+        """Report that everything up to `stable` is stable. Called by the driver, from any thread."""
         with self._moved:
             if stable > self._reported:
                 self._reported = stable
@@ -57,7 +57,7 @@ class JournalSource:
     def wait_stable(self, beyond: int, timeout_s: float) -> int:
         ends_at = time.monotonic() + timeout_s
         while True:
-            told = self._reported  # before the look, so that what is told during it is not slept over
+            told = self._reported  # read before polling, so that a report during the poll is not missed
             stable = self.bounds().stable
             left_s = ends_at - time.monotonic()
             if stable > beyond or left_s <= 0:
@@ -77,7 +77,7 @@ class JournalSource:
         try:
             yield reader
         except Exception:
-            is_sound = False  # it may have seen half of something, and keeps what it saw
+            is_sound = False  # its index may be inconsistent, so it is not reused
             raise
         finally:
             with self._lock:

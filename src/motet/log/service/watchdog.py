@@ -1,4 +1,4 @@
-"""Streams that fall silent: a host that loses power closes no connection, and a read from it would wait for ever.
+"""Detects silent streams: a host that loses power closes no connection, and a read from it would wait for ever.
 
 Services send a heartbeat while there are no rows, so a stream on which nothing comes for `silence_s` is dead. One
 thread per client, started with the first stream, cancels such streams; a read that is cancelled fails over.
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True, eq=False)
 class WatchedStream:
-    """One stream; `waits_since` is set only while its reader waits, for a slow consumer is nobody's fault."""
+    """One stream. `waits_since` is set only while its reader waits, because a slow consumer is not a silent member."""
 
     cancel: Callable[[], None]
     waits_since: float | None = None
