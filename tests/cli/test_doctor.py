@@ -119,7 +119,9 @@ def test_a_disk_without_fsync_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert checkup.check_journal(asked(journal=str(tmp_path))).verdict is CheckVerdict.FAIL
 
 
-@pytest.mark.parametrize(("synced_s", "free", "said"), [(0.2, 10 << 30, "slow disk"), (0.001, 1 << 20, "make room")])
+@pytest.mark.parametrize(
+    ("synced_s", "free", "said"), [(0.2, 10 << 30, "slow disk"), (0.001, 1 << 20, "free some space")]
+)
 def test_a_poor_disk_is_advised(synced_s: float, free: int, said: str) -> None:
     finding = checkup._evaluate_disk(Path("data"), synced_s, free)
     assert finding.verdict is CheckVerdict.WARN
@@ -179,7 +181,7 @@ def test_advice_is_no_failure(
     assert command(monkeypatch) == 0
     out = capsys.readouterr().out
     assert "warn  UDP buffers: small What to do: sysctl -w x=1" in out
-    assert "A member will run here; one thing could be better." in out
+    assert "A member will run here; one thing could be improved." in out
 
 
 def test_a_failure_is_exit_code_1(

@@ -110,7 +110,7 @@ def test_a_port_in_use_is_told(motet_command: Shell) -> None:
         (["--fault", "explode"], "allowed are drop=P"),
         (["--set", "heartbet=100ms"], "there is no setting heartbet; did you mean heartbeat?"),
         (["--set", "heartbeat=fast"], "heartbeat"),
-        (["--set", "heartbeat"], "--set heartbeat is no setting; write NAME=VALUE"),
+        (["--set", "heartbeat"], "--set heartbeat is not a setting; write NAME=VALUE"),
         (["--preset", "moon"], "preset = 'moon' is outside what is allowed: local, lan, wan"),
         (["--order", "chaos"], "--order chaos is unknown; allowed are total and fifo"),
         (["--config", "/does/not/exist.toml"], "the config file /does/not/exist.toml cannot be read"),

@@ -72,7 +72,7 @@ def test_a_look_in_plain_lines(probe: Probe) -> None:
     assert answer.code == 0
     assert "health [good]: All is well" in answer.out
     assert re.search(r"view: alto#000a +127.0.0.1:7800 +coordinator this one +120,500 +0", answer.out)
-    assert "log: position       120,500 (40 of them not stable yet), kept from 1" in answer.out
+    assert "log: position       120,500 (40 of them not stable yet), in the journal from 1" in answer.out
     assert re.search(r"counters: frame_resent +\d+ +repair +Frames retransmitted; normal where", answer.out)
     assert "datagram_rejected" not in answer.out, "what is zero is not worth a line"
 
@@ -164,7 +164,7 @@ def test_all_sentences_of_an_error_are_printed(probe: Probe, member: FakeMember)
         (("sync",), "sync takes one argument, the member; for example: motet probe HOST:PORT sync b"),
         (("leave", "now"), "leave takes no arguments"),
         (("fault", ""), "rule must be a text"),
-        (("leave", "--watch"), "--watch looks, and an operation acts"),
+        (("leave", "--watch"), "--watch and an operation exclude each other"),
         (("--token", "mit-ümlaut"), "printable ASCII"),
     ],
 )

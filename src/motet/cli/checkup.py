@@ -1,7 +1,7 @@
-"""The checks of `motet doctor`. Each tries the thing itself instead of reading about it, and says what to do.
+"""The checks of `motet doctor`. Each one tries the operation itself instead of reading limits, and says what to do.
 
-A check never raises: what it cannot find out is a finding, too. FAIL is for what a member cannot do without; what is
-needed for one feature only is a NOTE when it is missing.
+A check never raises: a check that cannot run is a result, too. FAIL is for what every member needs; what only one
+feature needs is a NOTE when it is missing.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ def check_multicast(examination: Examination) -> CheckResult:
             "for transport = multicast: ip link set lo multicast on; ip route add 224.0.0.0/4 dev lo "
             "(or the network's own interface); clouds and containers often have none",
         )
-    return CheckResult("IP multicast", CheckVerdict.OK, f"a datagram to {group} came back")
+    return CheckResult("IP multicast", CheckVerdict.OK, f"a datagram to {group} was looped back")
 
 
 def _receive_own_multicast(group: str, host: str) -> None:
@@ -220,7 +220,7 @@ def _receive_own_multicast(group: str, host: str) -> None:
         sock.bind(("", 0))
         sock.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(group) + interface)
         sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, interface)
-        sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, 0)  # nobody else shall hear it
+        sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, 0)  # must not leave this machine
         sock.sendto(b"motet doctor", (group, sock.getsockname()[1]))
         sock.recv(100)
 
@@ -245,7 +245,7 @@ def _mebibytes(count: int) -> str:
 
 def check_journal(examination: Examination) -> CheckResult:
     if examination.journal is None:
-        text = "no directory given: without a journal a member that stops forgets; --journal DIR checks one"
+        text = "no directory given: a member without a journal loses its log when it stops; --journal DIR checks one"
         return CheckResult("journal", CheckVerdict.NOTE, text)
     directory = Path(examination.journal)
     try:
@@ -279,7 +279,10 @@ def _evaluate_disk(directory: Path, synced_s: float, free: int) -> CheckResult:
     said = f"{directory} can be written; fsync takes {synced_s * 1000:.1f} ms, {free / 1e9:.1f} GB are free"
     if free < LITTLE_SPACE:
         return CheckResult(
-            "journal", CheckVerdict.WARN, said, "make room, or set retention_bytes so that old segments go"
+            "journal",
+            CheckVerdict.WARN,
+            said,
+            "free some space, or set retention_bytes so that old segments are deleted",
         )
     if synced_s > SLOW_SYNC_S:
         return CheckResult(

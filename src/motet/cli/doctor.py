@@ -1,4 +1,4 @@
-"""`motet doctor`: will a member run well on this machine, and if not, what is to be done?"""
+"""`motet doctor`: check whether a member will run well on this machine, and what to do if not."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ STYLES = {
 EXAMPLES = """
 Examples:
 
-  motet doctor                                      is this machine fit?
+  motet doctor                                      check this machine
 
   motet doctor --journal data/a --bind 10.0.0.5:0   with the directory and the address that a member will use
 
   motet doctor --json                               for programs
 
-Exit code: 0 all that a member needs works (there may be advice), 1 something does not, 2 asked wrongly.
+Exit code: 0 all that a member needs works (there may be advice), 1 something does not, 2 invalid arguments.
 """
 
 
@@ -74,6 +74,6 @@ def _summary(findings: list[CheckResult]) -> str:
     advised = sum(finding.verdict is CheckVerdict.WARN for finding in findings)
     if failed:
         return f"A member will not run well here: {', '.join(failed)}."
-    return f"A member will run here{f'; {advised} things could be better' if advised > 1 else ''}" + (
-        "; one thing could be better." if advised == 1 else "."
+    return f"A member will run here{f'; {advised} things could be improved' if advised > 1 else ''}" + (
+        "; one thing could be improved." if advised == 1 else "."
     )

@@ -1,6 +1,6 @@
-"""What `motet probe` shows, as sections of rows: tables on a terminal, aligned lines elsewhere.
+"""The output of `motet probe`, as sections of rows: tables on a terminal, otherwise aligned lines.
 
-Names come from other processes, so control characters, with which a name could paint on the terminal, are taken out.
+Names come from other processes, so control characters, which could manipulate the terminal, are removed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Section:
     rows: tuple[tuple[str, ...], ...]
 
     def lines(self) -> Iterator[str]:
-        """For a pipe: every line begins with the section's name, so that grep finds what it wants."""
+        """For a pipe: every line begins with the section's name, so that grep can select by it."""
         if not self.columns:
             yield from (f"{self.title} [{level}]: {sentence}" for level, sentence in self.rows)
             return
@@ -91,7 +91,7 @@ def sections(stats: Stats, health: Stats) -> list[Section]:
 
 
 def summary(stats: Stats, health: Stats) -> str:
-    """One look in one line."""
+    """The most important figures in one line."""
     said = next((text(remark, "text") for remark in rows(health, "remarks")), "")
     return plain(
         f"{time.strftime('%H:%M:%S')} {text(stats, 'member')} view {text(stats, 'view', 'id')} "
@@ -150,7 +150,7 @@ LINK_COLUMNS = ("peer", "lost in", "lost out", "round trip", "suspected after")
 
 
 def _links(stats: Stats) -> Iterator[tuple[str, ...]]:
-    """How the network is, as heartbeats measure it, and how long a crash would therefore go unnoticed."""
+    """Loss and round trip of each link, as heartbeats measure them, and the resulting time until suspicion."""
     for row in rows(stats, "links"):
         round_trip = number_or_none(row, "round_trip_us")
         yield (
@@ -176,7 +176,7 @@ def _roles(stats: Stats, member: str, own: str) -> Iterator[str]:
 def _state(stats: Stats) -> str:
     if boolean(stats, "state", "lost"):
         return "LOST: nobody in the view has it"
-    return "held" if boolean(stats, "state", "present") else f"waits for {text(stats, 'state', 'provider')}"
+    return "present" if boolean(stats, "state", "present") else f"waits for {text(stats, 'state', 'provider')}"
 
 
 def _log(stats: Stats) -> Iterator[tuple[str, str]]:
@@ -185,9 +185,12 @@ def _log(stats: Stats) -> Iterator[tuple[str, str]]:
     position, stable = integer(log, "position"), integer(log, "stable")
     yield (
         "position",
-        f"{position:,} ({position - stable:,} of them not stable yet), kept from {integer(log, 'first'):,}",
+        f"{position:,} ({position - stable:,} of them not stable yet), in the journal from {integer(log, 'first'):,}",
     )
-    yield "being ordered", f"{integer(log, 'holdback'):,} frames held back, {integer(log, 'in_flight'):,} own under way"
+    yield (
+        "being ordered",
+        f"{integer(log, 'holdback'):,} frames in the hold-back queue, {integer(log, 'in_flight'):,} own in flight",
+    )
     yield "state", plain(_state(stats))
     used = integer(window, "high") - integer(window, "low")
     waiting = size(number(window, "waiting_bytes"))
@@ -195,7 +198,9 @@ def _log(stats: Stats) -> Iterator[tuple[str, str]]:
         "send window",
         f"{used} of {integer(window, 'capacity')} frames ({percent(window_fill(stats))}), {waiting} wait",
     )
-    paused = ", application too slow: senders wait" if boolean(stats, "queue", "paused") else ""
+    paused = (
+        ", back-pressure: the application is too slow and senders wait" if boolean(stats, "queue", "paused") else ""
+    )
     yield "queue", f"{integer(stats, 'queue', 'messages'):,} messages, {size(number(stats, 'queue', 'bytes'))}{paused}"
     rates = stats.get("rates")
     sent, delivered = number(rates, "sent_per_s"), number(rates, "delivered_per_s")
