@@ -212,7 +212,7 @@ def test_whoever_keeps_more_is_found() -> None:
     assert late.rows() == full.rows()
     alone = grown("alone", 3)
     assert BackfillLink(alone, {B: newcomer}, upto).run() == BackfillImpossible(
-        upto, full.journal.chain, middle + 1, "nobody keeps what is missing"
+        upto, full.journal.chain, middle + 1, "no peer has the missing positions"
     )
 
 
@@ -220,7 +220,7 @@ def test_without_wanting_records_only_the_chain_is_told() -> None:
     peer, late = grown("peer", 12), Station("late")
     upto = peer.journal.position
     outcome = BackfillLink(late, {B: peer}, upto, wants_records=False).run()
-    assert outcome == BackfillImpossible(upto, peer.journal.chain, 1, "nobody keeps what is missing")
+    assert outcome == BackfillImpossible(upto, peer.journal.chain, 1, "no peer has the missing positions")
 
 
 def test_one_who_is_behind_is_asked_again_later() -> None:

@@ -205,7 +205,7 @@ def test_damage_where_the_disk_had_it_is_an_error_and_nothing_is_cut() -> None:
     name = max(name for name in disk.names(HERE) if name.endswith(".seg"))
     size = disk.size_of(HERE / name)
     disk.flip(HERE / name, 8 * (size - 200))
-    with pytest.raises(JournalCorruptError, match="This is no torn tail, so nothing was cut") as caught:
+    with pytest.raises(JournalCorruptError, match="This is no torn tail, so nothing was truncated") as caught:
         Journal.open(HERE, GROUP, CONFIG, disk)
     assert caught.value.segment == name
     assert 0 < caught.value.offset < size

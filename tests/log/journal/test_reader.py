@@ -205,7 +205,7 @@ def test_retention_takes_whole_segments_and_never_what_is_not_stable(tmp_path: P
         assert reader.bounds().first == journal.first
         with pytest.raises(JournalTrimmedError, match="no longer in"):
             rows_of(reader, 1, 10)
-        with pytest.raises(JournalTrimmedError, match="was taken away"):
+        with pytest.raises(JournalTrimmedError, match="was deleted from"):
             list(stream)
         first = journal.first
         assert rows_of(reader, first, 500)[0]["payload"] == text_of(first)

@@ -1,7 +1,7 @@
-"""Records as bytes for a peer: what a member that comes back lacks is copied, not made again, and the chain checks it.
+"""Records as bytes for a peer: what a returning member misses is copied, and the chained hash verifies it.
 
-Only frames and changes of view travel; what a member notes for itself does not. Where a copy goes on is said by a
-`Cursor`, which means the same at every member that has the log there.
+Only frames and view changes are copied, not what a member records for itself. A `Cursor` says where a copy continues,
+and means the same at every member that has that part of the log.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ def chain_at(store: Store, position: int) -> bytes | None:
     return place[2].chain if place is not None and place[2].last == position else None
 
 
-# Giving
+# Reading for a peer
 
 
 def read(store: Store, cursor: Cursor, most_bytes: int, last: int) -> bytes:
-    """The records behind `cursor`; in front of them the view that is in force there, if the peer is not in it."""
+    """The records after `cursor`, preceded by the view in force there if the peer has not entered it."""
     at, offset, view = _place_of(store, cursor.position)
     records: list[bytes] = []
     if view > cursor.view:
@@ -64,7 +64,7 @@ def read(store: Store, cursor: Cursor, most_bytes: int, last: int) -> bytes:
 
 
 def end_of(cursor: Cursor, data: bytes) -> Cursor:
-    """Where a peer's log ends that ended at `cursor` and has taken `data`."""
+    """The end of a log that ended at `cursor`, after it has appended `data`."""
     position, view, extra = cursor
     for found in Scan(_BytesFile(data), 0, heads_only=True):
         if found.head.kind == RecordKind.VIEW:
@@ -82,7 +82,8 @@ def _place_of(store: Store, position: int) -> tuple[int, int, ViewId]:
     first = store.segments[0]
     if position < first.base:
         raise JournalTrimmedError(
-            f"position {position + 1} is asked for, and the log here begins at {first.base + 1}: the rest was trimmed"
+            f"position {position + 1} was requested, and this log begins at {first.base + 1}: retention deleted "
+            "the rest"
         )
     if position == first.base:
         view = first.opening.state.view
@@ -129,7 +130,7 @@ def _view_in_force(store: Store, segment: Segment, offset: int) -> bytes:
     return record_bytes(RecordKind.VIEW, body, 0, state.last_at, state.chain.value, state.position + 1)
 
 
-# Taking
+# Appending from a peer
 
 
 @dataclass(slots=True)
@@ -141,7 +142,7 @@ class Copied:
 
 
 def parse(data: bytes, position: int, chain: HashChain, view: View | None) -> Iterator[Copied]:
-    """What `read` of a peer gave, as runs that may be appended one after another to a log that ends so."""
+    """Parse what `read` of a peer returned, into runs that may be appended in turn to a log that ends at `position`."""
     trial, names = chain.copy(), _names(view)
     known = view.id if view is not None else NO_VIEW
     run: list[Entry] = []
@@ -207,7 +208,7 @@ def _diverged(position: int, reason: str) -> JournalDivergedError:
 
 
 class _BytesFile:
-    """Bytes that are read like a file."""
+    """Bytes with the interface of a file."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

@@ -1,9 +1,8 @@
-"""Reading a journal as columns, also while its writer appends, in this process or another; without a lock.
+"""Reads a journal as columns, without a lock, also while its writer appends in this or another process.
 
-Only whole records are believed: head and body are what their checksums say. A record that is not whole at the end of
-the last segment is one that is being written, and is not there yet; anywhere else it is damage, and an error. Retention
-may take segments away and a rollback may cut the tail meanwhile; the reader looks again, and says so if what it was
-asked for is gone.
+Only complete records with valid checksums are used. An incomplete record at the end of the last segment is being
+written and is ignored; anywhere else it is damage, and an error. Retention may delete segments and a rollback may
+truncate the tail meanwhile; the reader detects both, and raises if the requested positions are gone.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class SegmentInfo:
 
 @dataclass(slots=True)
 class _IndexedSegment:
-    """A segment as far as it was walked along."""
+    """A segment as far as it was indexed."""
 
     name: str
     opening: Opening
@@ -63,7 +62,7 @@ class _IndexedSegment:
     index: Index = field(default_factory=lambda: Index(step=INDEX_BYTES))
     views: list[ViewRecord] = field(default_factory=list)
     flaw: str | None = None
-    is_damaged: bool = False  # the flaw is in what was safe on disk
+    is_damaged: bool = False  # the flaw is in bytes that were safely on disk
     size_at_flaw: int = -1
     last_head: tuple[int, bytes] = (0, b"")  # offset and bytes of the last record's head
 
@@ -72,7 +71,7 @@ class _IndexedSegment:
         return cls(name, opening, LogState.begin(opening.state, opening.head), opening.end)
 
     def is_still_in(self, file: File) -> bool:
-        """The file has not been cut behind our back; one that grew again since has another record where we stood."""
+        """Whether the file was not truncated since. One that has grown again has another record at our position."""
         offset, head = self.last_head
         return file.read(offset, len(head)) == head and file.size() >= self.end
 
@@ -83,9 +82,9 @@ class JournalReader:
         self._disk = disk or RealDisk()
         self._indexed: dict[str, _IndexedSegment] = {}
         self._senders: dict[int, bytes] = {}
-        self._names()  # says so when there is none
+        self._names()  # raises if there is no journal
 
-    # What is there
+    # Contents
 
     @property
     def group(self) -> str:
@@ -97,7 +96,7 @@ class JournalReader:
         return load(self.directory, self._disk).address
 
     def bounds(self) -> Bounds:
-        """Of a journal that is damaged where it was safe on disk there is no end: that is an error."""
+        """The bounds of the log. Damage in bytes that were safely on disk raises, because the end is unknown then."""
         names = self._names()
         indexed = self._index(names[-1])
         if indexed.is_damaged:
@@ -106,11 +105,11 @@ class JournalReader:
 
     @property
     def first(self) -> int:
-        """The oldest position; no file is looked into for it."""
+        """The oldest position, from the name of the first segment."""
         return _first_of(self._names()[0])
 
     def is_stable(self, position: int) -> bool:
-        """Whether all up to `position` is; mostly the beginning of the last segment says so, and nobody walks along."""
+        """Whether everything up to `position` is stable. The first record of the last segment usually answers that."""
         if position <= self._opening(self._names()[-1]).state.stable:
             return True
         return position <= self.bounds().stable
@@ -164,8 +163,8 @@ class JournalReader:
         oldest = _first_of(names[0])
         if first < oldest:
             raise JournalTrimmedError(
-                f"position {first} is no longer in {self.directory}, which begins at {oldest}: retention took what was "
-                f"before; read from there, or ask a member that keeps more"
+                f"position {first} is no longer in {self.directory}, which begins at {oldest}: retention deleted what "
+                f"was before; read from there, or ask a member with a longer retention"
             )
         if last >= _first_of(names[-1]) and last > self._index(names[-1]).state.position:
             raise JournalError(
@@ -195,22 +194,22 @@ class JournalReader:
         raise self._rolled_back(expected)
 
     def _start(self, name: str, position: int) -> int:
-        """Where to begin to look for a position; a segment that is read from its beginning needs no index."""
+        """The offset from which to search for a position. A segment that is read from its beginning needs no index."""
         opening = self._opening(name)
         return opening.end if opening.head.position == position else self._index(name).index.offset_before(position)
 
     def _missing_segment(self, name: str) -> JournalError:
-        """A segment was there and is not any more: retention takes the oldest, a rollback the newest."""
+        """The error for a segment that has disappeared: retention deletes the oldest ones, a rollback the newest."""
         if name > self._names()[0]:
             return self._rolled_back(_first_of(name))
         return JournalTrimmedError(
-            f"{name} was taken away from {self.directory} by retention while it was read; ask bounds() again"
+            f"{name} was deleted from {self.directory} by retention while it was read; call bounds() again"
         )
 
     def _rolled_back(self, position: int) -> JournalError:
         return JournalError(
-            f"position {position} of {self.directory} was rolled back while it was being read; what is stable never "
-            f"is: read up to bounds().stable"
+            f"position {position} of {self.directory} was rolled back while it was being read; stable "
+            f"positions never are: read up to bounds().stable"
         )
 
     def _rows_of(self, found: Found, names: list[str], begun: dict[int, list[bytes]]) -> FrameRows | None:
@@ -267,10 +266,10 @@ class JournalReader:
                         _collect(chunks, earlier)
         return chunks
 
-    # Walking along segments
+    # Indexing segments
 
     def _names(self) -> list[str]:
-        """Of the segments; one that is just being made is not there yet."""
+        """The names of the segments, without one that is just being created."""
         try:
             names = segment_names(self._disk.names(self.directory))
         except (FileNotFoundError, NotADirectoryError):
@@ -290,7 +289,7 @@ class JournalReader:
             return self._begin(name, file).opening
 
     def _index(self, name: str) -> _IndexedSegment:
-        """As far as the segment goes now. The last one may have grown, or have been rolled back and grown again."""
+        """The index of a segment, extended to its current end. The last one may have grown, or been rolled back."""
         indexed = self._indexed.get(name)
         with _OpenSegment(self, name) as file:
             size = file.size()
@@ -340,7 +339,7 @@ class JournalReader:
 
 
 class _OpenSegment:
-    """A segment's file; one that retention has taken away is told as such."""
+    """Opens a segment's file; one that has disappeared raises the error that says why."""
 
     def __init__(self, reader: JournalReader, name: str) -> None:
         self._reader, self._name = reader, name
@@ -357,7 +356,7 @@ class _OpenSegment:
 
 
 def _was_safe(indexed: _IndexedSegment, file: File, size: int) -> bool:
-    """Whether records behind the flaw say that it was on disk."""
+    """Whether later records prove that the flawed bytes were on disk."""
     address = indexed.opening.state.address + indexed.end
     return any(head.synced > address for head in intact_heads(file.read(indexed.end, size - indexed.end), indexed.end))
 
@@ -367,7 +366,7 @@ def _first_of(name: str) -> int:
 
 
 def _flaw_of_fragment(found: Found) -> str | None:
-    """A checksum says that a record is what was written, not that a sound writer wrote it."""
+    """Validate a fragment: a checksum proves that a record is what was written, not that the writer was correct."""
     if found.head.messages > 1:
         return f"a fragment that ends {found.head.messages} messages"
     reason = body_flaw(found.body)

@@ -1,4 +1,4 @@
-"""Walking along a segment's file, record by record, and stopping where it is not whole."""
+"""Scans a segment's file record by record, up to the first one that is incomplete or damaged."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ class Found(NamedTuple):
 
 
 class Scan:
-    """Iterate over the records from `offset` on. Afterwards `end` is behind the last whole one, and `flaw` says why
-    it is the last; None means that the file ends there.
+    """Iterate over the records from `offset`. Afterwards `end` is the end of the last valid one, and `flaw` says why
+    the scan stopped there; None means the end of the file.
 
-    With `heads_only` the bodies of frames are passed over: they are there, but nobody has looked whether they are good.
+    With `heads_only` the bodies of frames are skipped: they are present, but their digests are not verified.
     """
 
     def __init__(self, file: Readable, offset: int, *, heads_only: bool = False, window: int = 0) -> None:
@@ -74,7 +74,7 @@ class Scan:
                 yield found
 
     def _next(self, data: bytes, start: int) -> Found | None:
-        """The record at `end`, if it is whole and in `data`."""
+        """The record at `end`, if it is complete and in `data`."""
         at = self.end - start
         if at >= len(data):
             return self._lacks(start + len(data), HEAD_BYTES)
@@ -99,7 +99,7 @@ class Scan:
         return self._heads_only and head.kind == RecordKind.FRAME
 
     def _lacks(self, reached: int, wanted: int) -> Found | None:
-        """The window ends here; if the file does, too, the record is not whole."""
+        """The window ends here; if the file does, too, the record is incomplete."""
         self._wanted = wanted
         if reached >= self._size > self.end:
             self.flaw = INCOMPLETE
@@ -123,7 +123,7 @@ FIRST_RECORD_AT = FILE_HEADER.size
 
 
 def read_opening(file: Readable) -> Opening | str:
-    """How a segment begins, or what is wrong with it."""
+    """The first record of a segment, or what is wrong with it."""
     header = file.read(0, FILE_HEADER.size)
     if len(header) < FILE_HEADER.size:
         return INCOMPLETE
@@ -150,7 +150,7 @@ _LOOKS_LIKE_HEAD = re.compile(b"(?:\x01\x00" + _FRAME_SIZE + b"|[\x02-\x05]\x00"
 
 
 def intact_heads(data: bytes, start: int) -> Iterator[Head]:
-    """Heads that are intact, wherever they stand in `data` (which begins at `start` of a file)."""
+    """All intact record heads in `data`, which begins at `start` of a file, whatever is between them."""
     for match in _LOOKS_LIKE_HEAD.finditer(data):
         at = match.start() - 4
         if at >= 0 and (start + at) % ALIGNMENT == 0:

@@ -1,11 +1,11 @@
 """The journal of one member: what it delivered in total order, on disk, in the layout of the wire.
 
-`append` and its like are called by the thread that runs the member, `sync` by another one, so that waiting for the disk
-does not stop the protocols. One lock guards what is in memory and is never held while `sync` waits; another one lets a
-single `sync` run at a time, and keeps files in their places meanwhile.
+The member's thread calls `append` and the like, another thread calls `sync`, so that waiting for the disk does not stop
+the protocols. One lock guards the state in memory and is never held while `sync` waits. Another one serialises `sync`
+with everything that moves or deletes files.
 
-After a write or a sync has failed the journal takes nothing more (`is_failed`): what the file holds is unknown, and a
-member must not go on acknowledging. Opening it again finds out what is there.
+After a write or a sync has failed, the journal accepts nothing more (`is_failed`): the content of the file is unknown,
+and a member must not continue to acknowledge. Opening the journal again recovers what is there.
 
 Invariants: durable <= position; stable <= position.
 """
@@ -46,7 +46,7 @@ LOCK = "lock"
 
 
 class Journal:
-    """Made by `Journal.open`."""
+    """Constructed by `Journal.open`."""
 
     def __init__(
         self, directory: Path, config: JournalConfig, disk: Disk, recovered: Recovered, owner: owners.Owner
@@ -73,7 +73,7 @@ class Journal:
         config: JournalConfig | None = None,
         disk: Disk | None = None,
     ) -> Journal:
-        """Lock it, recover what is there, and be ready for the next entry. `recovery` says what was cut."""
+        """Lock and recover the journal, so that it can be appended to. `recovery` says what was truncated."""
         path, config, disk = Path(directory), config or JournalConfig(), disk or RealDisk()
         try:
             disk.make_directory(path)
@@ -83,7 +83,7 @@ class Journal:
         try:
             owner = owners.load(path, disk)
             journal = cls(path, config, disk, recover(path, group, owner, disk, config.index_bytes), owner)
-            journal.mark_stable(journal._owner.stable)  # a rollback that was cut short had noted it there
+            journal.mark_stable(journal._owner.stable)  # an interrupted rollback has recorded it there
             journal.sync()
         except BaseException as error:
             release()
@@ -93,7 +93,7 @@ class Journal:
         journal._release = release
         return journal
 
-    # What it holds
+    # Contents
 
     @property
     def group(self) -> str:
@@ -153,7 +153,7 @@ class Journal:
 
     @property
     def may_bootstrap(self) -> bool:
-        """No life that had this journal was told that it had lost the memory of a group."""
+        """True unless an incarnation that owned this journal had lost the durable state of its group."""
         return self._owner.may_bootstrap
 
     @property
@@ -168,12 +168,13 @@ class Journal:
     def segments(self) -> tuple[Segment, ...]:
         return tuple(self._store.segments)
 
-    # Who writes it
+    # Owner
 
     def begin(self, local: Address, *, may_bootstrap: bool = True) -> None:
-        """A new life of the process takes the journal over. On disk when it returns.
+        """Record a new incarnation as the owner. It is on disk when this returns.
 
-        `may_bootstrap`: whether it counts when a group is founded; once that was denied, it is to all later lives.
+        `may_bootstrap`: whether its durable state counts when a group bootstraps. Once False, it stays False for all
+        later incarnations.
         """
         with self._sync_lock, self._writing("begin"):
             self._save(self._known_owner().taken_over(local, may_bootstrap=may_bootstrap))
@@ -182,7 +183,7 @@ class Journal:
                 self._store.restart(self._state)  # so that the first segment says whose it is, too
 
     def _known_owner(self) -> owners.Owner:
-        """Where the file that tells it was lost, whoever wrote the segments."""
+        """The owner; if its file was lost, the writers of the segments."""
         if self._owner.address is not None:
             return self._owner
         writers = [segment.opening.state.owner for segment in self._store.segments]
@@ -190,7 +191,7 @@ class Journal:
         return replace(self._owner, past_incarnations=tuple(past_incarnations))
 
     def remember(self, record: PrimaryRecord) -> None:
-        """Call before anybody is told of what is in `record`. On disk when it returns."""
+        """Store `record`; it is on disk when this returns. Call it before any peer learns of its content."""
         with self._writing("remember"):
             if record != self._owner.record:
                 self._save(replace(self._owner, record=record))
@@ -202,7 +203,7 @@ class Journal:
     # Appending
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Write them all at once; they are not on disk yet when it returns."""
+        """Append the entries; they are not on disk yet when this returns."""
         with self._writing("append"):
             self._require_order(entries)
             start = 0
@@ -213,7 +214,7 @@ class Journal:
                     self._store.trim(self._state.stable, self._state.last_at)
 
     def _append_some(self, entries: Sequence[Entry], start: int) -> int:
-        """As many as go into this segment, in one gathered write; the index of the first that did not."""
+        """Append what fits into this segment, in one gathered write; return the index of the next entry."""
         state, store = self._state, self._store
         before = (state.position, state.chain.copy(), state.extra, dict(state.producers))
         buffers: list[Buffer] = []
@@ -255,14 +256,14 @@ class Journal:
     def enter_view(
         self, view: View, epoch: ViewId, position: int, producers: Iterable[tuple[int, int]], at: int
     ) -> None:
-        """A primary view begins behind `position`. Views that are not primary have no log, and are passed over."""
+        """Record a primary view that begins after `position`. Others have no log, and are ignored."""
         with self._writing("enter_view"):
             if not view.is_primary or view.id == self._state.view_id:
                 return
             if position != self._state.position:
                 raise MisuseError(
                     f"view {view.id} begins at position {position} and the journal ends at {self._state.position}: "
-                    f"fetch what is missing, or begin anew with restart_at"
+                    f"fetch what is missing, or restart the log with restart_at"
                 )
             self._append_view(view, epoch, tuple(producers), at)
 
@@ -271,7 +272,7 @@ class Journal:
         self._state.entered(view, epoch, producers)
 
     def mark_stable(self, position: int) -> None:
-        """Every member has delivered the log so far: it is never rolled back."""
+        """Record that every member has delivered up to `position`, which is therefore never rolled back."""
         with self._writing("mark_stable"):
             stable = min(position, self._state.position)
             if stable > self._state.stable:
@@ -326,7 +327,7 @@ class Journal:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # Rolling back, and beginning anew
+    # Rollback and restart
 
     def truncate(self, position: int) -> int:
         """Roll back to `position`, or to the end of the last frame before it that keeps what is stable; where the log
@@ -346,7 +347,7 @@ class Journal:
             return self._state.position
 
     def restart_at(self, position: int, chain: bytes) -> None:
-        """The log begins anew behind `position`: what came before is elsewhere, and what is here goes."""
+        """Restart the log after `position`: delete all records, because no member has those in between."""
         with self._sync_lock, self._writing("restart_at"):
             state = LogState(self._state.group, last_at=self._state.last_at)
             state.restarted(position, chain)
@@ -392,7 +393,7 @@ class Journal:
                     self._append_view(copied.view.view, copied.view.epoch, copied.view.producers, copied.view.at)
             return self._state.position
 
-    # Guards
+    # Locks and failures
 
     @contextmanager
     def _writing(self, what: str) -> Iterator[None]:
@@ -401,7 +402,7 @@ class Journal:
 
     @contextmanager
     def _failing(self, what: str) -> Iterator[None]:
-        """Whatever fails on the disk is the end of writing."""
+        """Fail the journal for good when a disk operation fails."""
         if self._is_closed:
             raise MisuseError("the journal is closed")
         if self._failure is not None:
