@@ -194,7 +194,7 @@ class JournalWriter:
     # The disk
 
     def _truncate(self, position: int) -> None:
-        """What a wait that is under way will report is of a log that is not ours any more."""
+        """Invalidate the sync in flight: it will report a position of the log before this rollback."""
         self._rewritten += 1
         self.journal.truncate(position)
 
