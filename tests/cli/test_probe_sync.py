@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 from motet.admin.client import AdminClient, parse_endpoint
-from motet.log.service.validated_json import whole
+from motet.log.service.validated_json import integer
 from tests.cli.nodes import TIMEOUT_S, NodeProcess
 
 TOKEN = "a-token-of-the-tests"
@@ -46,7 +46,7 @@ def probe(node: NodeProcess, *arguments: str) -> subprocess.CompletedProcess[str
 
 
 def sent(client: AdminClient) -> int:
-    return whole(client.stats(), "counters", "sync_sent")
+    return integer(client.stats(), "counters", "sync_sent")
 
 
 def until_resent(node: NodeProcess) -> None:

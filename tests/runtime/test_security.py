@@ -21,7 +21,7 @@ KEY, OTHER = "11" * 32, "22" * 32
 @pytest.mark.parametrize("bind", ["0.0.0.0:0", "[::]:0", "192.0.2.1:7800", "example.invalid:7800"])
 def test_a_member_that_others_can_reach_needs_a_key(bind: str) -> None:
     async def test() -> None:
-        with pytest.raises(ConfigError, match=r"there is no key: anybody could speak in the group"):
+        with pytest.raises(ConfigError, match=r"there is no key: anybody could send to the group"):
             await motet.join("test", bind=bind)
 
     run(test)

@@ -103,7 +103,7 @@ def test_offsets_follow_the_stable_position_within_the_limit_and_never_go_back()
         assert reader.latestOffset({"epoch": 3, "position": 80}, ReadAllAvailable()) == {"epoch": 3, "position": 80}
         assert reader.partitions({"epoch": 3, "position": 60}, {"epoch": 3, "position": 60}) == []
         reader.prepareForTriggerAvailableNow()
-        log.settle(100)
+        log.set_stable(100)
         assert reader.reportLatestOffset() == {"epoch": 3, "position": 100}
         assert reader.latestOffset(start, ReadAllAvailable()) == {"epoch": 3, "position": 60}
         log.trim(31)

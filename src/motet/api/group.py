@@ -150,7 +150,7 @@ class Group:
     @property
     def failing_lookups(self) -> str:
         """Which look-ups of `discovery_dns` and `discovery_directory` fail, and why; empty if none does."""
-        return self._driver.lookups.in_words()
+        return self._driver.lookups.describe_failures()
 
     @property
     def is_closed(self) -> bool:
@@ -332,9 +332,9 @@ class Group:
 
     def _listen(self, news: list[Effect]) -> None:
         """On the driver's thread."""
-        self._observer.hear(news)
+        self._observer.observe(news)
         self._inbox.append(news)
-        if not self._is_drain_planned and not self._driver.hands_over:
+        if not self._is_drain_planned and not self._driver.is_processing_batch:
             self._is_drain_planned = True
             try:
                 if self._driver.has_thread:
@@ -427,7 +427,7 @@ class Group:
         elif effect.port == Port.BLOCKS and position is not None:
             self._blocks.apply(position, effect.sender, messages)
         elif effect.port == Port.NOTICE:
-            self._observer.hear_notice(effect.sender, messages[-1])
+            self._observer.receive_notice(effect.sender, messages[-1])
 
     def _enter(self, effect: ViewInstalled) -> None:
         installed = _view_event(self._view, effect)
@@ -614,7 +614,7 @@ class Group:
             "messages": queue.waiting_messages,
             "bytes": queue.weight,
             "limit": queue.limit,
-            "held": queue.is_held,
+            "paused": queue.is_held,
         }
         return self._driver.ask(self._observer.stats).result(OPERATION_S)
 

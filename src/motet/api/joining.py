@@ -142,7 +142,7 @@ class Joining:
         if self.journal is None:
             return None
         journal = Journal.open(self.journal, self.group, config.journal_config())
-        if journal.recovery.cut_bytes:
+        if journal.recovery.truncated_bytes:
             logger.warning("journal %s: %s", self.journal, journal.recovery)
         return journal
 
@@ -307,7 +307,7 @@ def join(
 def _memory(journal: Journal | None) -> DurableState:
     if journal is None:
         return DurableState()
-    past = (*journal.past, *((journal.owner.incarnation,) if journal.owner is not None else ()))
+    past = (*journal.past_incarnations, *((journal.owner.incarnation,) if journal.owner is not None else ()))
     known = (journal.record, journal.epoch, journal.position, journal.stable, past, journal.producers)
     return DurableState(*known, may_bootstrap=journal.may_bootstrap)
 

@@ -17,7 +17,7 @@ from motet.audit.guarantees import (
 from motet.audit.inputs import MemberInput, Split
 from motet.audit.verdict import Finding
 from motet.log.journal.evidence import Facts, ViewFact
-from motet.log.journal.owner import MOST_PAST
+from motet.log.journal.owner import MOST_INCARNATIONS
 
 FOREIGN = "foreign segment"
 
@@ -51,7 +51,7 @@ def _is_foreign(member: MemberInput, path: str) -> bool:
     writer = member.by_segment[path].owner if path in member.by_segment else ""
     if not writer or not member.owners or writer in member.owners:
         return False
-    return len(member.owners) <= MOST_PAST or writer.partition("#")[0] != member.owners[-1].partition("#")[0]
+    return len(member.owners) <= MOST_INCARNATIONS or writer.partition("#")[0] != member.owners[-1].partition("#")[0]
 
 
 def _seams(member: MemberInput) -> Iterator[Finding]:

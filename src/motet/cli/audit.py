@@ -1,4 +1,4 @@
-"""`motet audit`: did the guarantees hold in the journals of a group?"""
+"""`motet audit`: check whether the guarantees held, over the journals of a group."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Examples:
 
   motet audit run/journals --report audit.html     every journal in a directory, and a page with plots
 
-  motet audit data/a data/b data/c --follow 5     beside a live group, until Ctrl-C or the first violation
+  motet audit data/a data/b data/c --follow 5     audit a live group, until Ctrl-C or the first violation
 
   motet audit exports/a exports/b --json      Parquet files of the log instead of journals, for a program to read
 """
@@ -37,8 +37,8 @@ def audit(
     ],
     report: Annotated[Path | None, typer.Option(help="Also write a report with plots to this HTML file.")] = None,
     master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[*]",
-    follow: Annotated[float, typer.Option(help="Beside a live group: look every so many seconds.", min=0)] = 0.0,
-    state: Annotated[Path | None, typer.Option(help="With --follow: where to remember what was looked at.")] = None,
+    follow: Annotated[float, typer.Option(help="Audit a live group, every so many seconds.", min=0)] = 0.0,
+    state: Annotated[Path | None, typer.Option(help="With --follow: where to store what was audited.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,
 ) -> None:
     """Check every guarantee over the journals of all members. Exit code: 0 all hold, 1 violated, 2 unusable input."""
@@ -91,9 +91,9 @@ def _follow(directories: list[str], seconds: float, state: Path | None, master: 
 
 
 def _tell(beat: Beat) -> None:
-    """For people: a line whenever there was something new to look at."""
+    """Print a line for people whenever new positions were audited."""
     stable = ", ".join(f"{name} {position}" for name, position in sorted(beat.stable.items()))
-    typer.echo(f"{datetime.now():%H:%M:%S} looked at all to position {beat.looked_at}; stable: {stable}", err=True)
+    typer.echo(f"{datetime.now():%H:%M:%S} audited to position {beat.looked_at}; stable: {stable}", err=True)
     for note in beat.notes:
         typer.echo(f"         {note}", err=True)
 

@@ -1,4 +1,4 @@
-"""`motet demo`: the whole story on one machine, from five processes that meet to an audit of what they delivered."""
+"""`motet demo`: five processes form a group, survive faults, and an audit checks what they delivered."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def demo(
         float, typer.Option(help="Seconds that an act may take beyond its traffic before the demo gives up.", min=0.1)
     ] = DEADLINE_S,
     no_spark: Annotated[bool, typer.Option("--no-spark", help="Leave out the table and the audit.")] = False,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the files also if you break it off.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the files even if the demo is interrupted.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as one JSON object.")] = False,
 ) -> None:
     """Run five members, lose their datagrams, kill one, cut the network, and see whether every promise held.
 
-    Exit code: 0 every promise that was shown held, 1 one did not, 2 the demo could not finish, 130 it was broken off.
+    Exit code: 0 every promise that was shown held, 1 one did not, 2 the demo could not finish, 130 it was interrupted.
     """
     plan = _plan(out, QUICK_S if quick else seconds, no_spark, deadline)
     console = Console(stderr=as_json)
@@ -85,7 +85,7 @@ def _plan(out: Path | None, seconds: float, no_spark: bool, deadline: float) -> 
 
 
 def _why_no_spark() -> str:
-    """Empty when Spark can run here. Looked at before anything is started."""
+    """Why Spark cannot run here; empty if it can. Checked before anything is started."""
     from motet.spark.java import JavaMissingError, find_java
 
     if not find_spec("pyspark"):
@@ -107,12 +107,12 @@ def _introduce(console: Console, plan: Plan) -> None:
 
 def _interrupted(console: Console, plan: Plan, keep: bool) -> int:
     if keep:
-        console.print(f"\nBroken off. All processes are ended; the files are in {plan.out}.", soft_wrap=True)
+        console.print(f"\nInterrupted. All processes are ended; the files are in {plan.out}.", soft_wrap=True)
         return INTERRUPTED
     shutil.rmtree(plan.out, ignore_errors=True)
     if plan.out.parent.name == "motet-demo" and not any(plan.out.parent.iterdir()):
         plan.out.parent.rmdir()
-    console.print("\nBroken off. All processes are ended and the files are removed (--keep keeps them).")
+    console.print("\nInterrupted. All processes are ended and the files are removed (--keep keeps them).")
     return INTERRUPTED
 
 

@@ -157,7 +157,9 @@ def append(rows: pa.Table, options: SinkOptions, producer: int, batch_id: int) -
     from motet.log.service.client import LogClient
 
     keys = rows[_KEY] if _KEY in rows.schema.names else None
-    with LogClient(list(options.members), options.token, options.tls_roots, unit_bytes=options.unit_bytes) as client:
+    with LogClient(
+        list(options.members), options.token, options.tls_roots, append_batch_bytes=options.unit_bytes
+    ) as client:
         client.append_all(rows[_PAYLOAD].combine_chunks(), keys, producer=producer, batch_id=batch_id)
 
 

@@ -1,4 +1,4 @@
-"""The one documented list of counters. Invalid input from a peer never raises; it is dropped and counted here."""
+"""The documented list of all counters. Invalid input from a peer raises no exception: it is dropped and counted."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Self
 
 @unique
 class Nature(StrEnum):
-    """What it means for an operator when a counter grows."""
+    """How an operator should read it when a counter grows."""
 
-    WORK = "work"  # Grows with the traffic.
-    REPAIR = "repair"  # Normal where datagrams are lost, duplicated or reordered.
-    CHANGE = "change"  # Normal when members join, leave or merge.
-    REJECTED = "rejected"  # A few around a restart are normal; one that keeps growing needs attention.
+    WORK = "work"  # grows with the traffic
+    REPAIR = "repair"  # normal where datagrams are lost, duplicated or reordered
+    CHANGE = "change"  # normal when members join, leave or merge, and while faults are injected
+    REJECTED = "rejected"  # a few around a restart are normal; investigate one that keeps growing
 
 
 @unique
 class Count(StrEnum):
-    """A counter with its meaning. A counter that grows under loss is not a fault in itself.
+    """All counters. One that grows while datagrams are lost is not an error in itself.
 
-    Metrics, dashboard and documentation all show `meaning`, so it is written down here only.
+    `meaning` is the only description of a counter: metrics, dashboard, `motet probe` and the guide show this text.
     """
 
     meaning: str
@@ -34,171 +34,204 @@ class Count(StrEnum):
         member.meaning = meaning
         return member
 
-    # Counters are looked up for every frame. The default hash of an enum is Python code; that of a string is C.
-    __hash__ = str.__hash__
+    __hash__ = str.__hash__  # counters are keyed by it once per frame, and a hash in Python would cost too much
 
     DATAGRAM_REJECTED = (
         "datagram_rejected",
         Nature.REJECTED,
-        "datagrams that are not a valid frame of this group: wrong magic, version, length, group or field",
+        "Datagrams that are no frame of this group: wrong magic, version, length or group name.",
     )
     SOURCE_UNKNOWN = (
         "source_unknown",
         Nature.REJECTED,
-        "valid frames from an incarnation that this member does not know",
+        "Well-formed frames from an incarnation that never introduced itself to this member.",
     )
     SOURCE_OURSELVES = (
         "source_ourselves",
         Nature.REJECTED,
-        "datagrams that name this member as their source: forged, or reflected by the network; dropped",
+        ("Datagrams dropped because they name this member as their source: forged, or reflected by the network."),
     )
     FRAME_FAILED = (
         "frame_failed",
         Nature.REJECTED,
-        "frames dropped because handling them raised an error inside Motet; the log has the error; report it as a bug",
+        (
+            "Frames dropped because handling them raised an error inside Motet. The log has the traceback; "
+            "please report it."
+        ),
     )
-    NOT_FOR_US = "not_for_us", Nature.REJECTED, "datagrams addressed to an earlier incarnation of this process"
-    FRAME_MISPLACED = "frame_misplaced", Nature.REJECTED, "valid frames that do not fit the member's current state"
-    BODY_INCOHERENT = "body_incoherent", Nature.REJECTED, "fragments that do not continue the unfinished message"
+    NOT_FOR_US = "not_for_us", Nature.REJECTED, "Datagrams addressed to an earlier incarnation of this process."
+    FRAME_MISPLACED = (
+        "frame_misplaced",
+        Nature.REJECTED,
+        "Frames dropped because they are not valid in the current state of this member.",
+    )
+    BODY_INCOHERENT = (
+        "body_incoherent",
+        Nature.REJECTED,
+        "Fragments dropped because they do not continue the message before them.",
+    )
     ORDER_MISMATCH = (
         "order_mismatch",
         Nature.REJECTED,
-        "total-order frames for a member without total order, or of another dissemination strategy: settings differ",
+        (
+            "Frames of total order from a member with another dissemination strategy, or where this member has "
+            "none. All members need the same settings."
+        ),
     )
 
-    SEAL_MISSING = "seal_missing", Nature.REJECTED, "unsealed datagrams received by a member that has a key"
+    SEAL_MISSING = (
+        "seal_missing",
+        Nature.REJECTED,
+        "Datagrams dropped because they are not sealed although this member has keys.",
+    )
     SEAL_TRUNCATED = (
         "seal_truncated",
         Nature.REJECTED,
-        "datagrams with the magic of a sealed one that are too short to be one",
+        "Datagrams that start like a sealed datagram but are too short to be one.",
     )
     SEAL_OTHER_VERSION = (
         "seal_other_version",
         Nature.REJECTED,
-        "datagrams sealed in a format version that is not known",
+        "Datagrams sealed by a version of Motet that this one does not know.",
     )
     SEAL_KEY_UNKNOWN = (
         "seal_key_unknown",
         Nature.REJECTED,
-        "datagrams sealed under a key id that is not in the keyring: an old key, or another group's",
+        "Datagrams sealed with a key that this member does not have: an old key, or another group's.",
     )
     SEAL_BROKEN = (
         "seal_broken",
         Nature.REJECTED,
-        "datagrams that fail authentication: another key under the same id, or altered in transit",
+        ("Datagrams that fail authentication: altered on the way, or sealed with a different key under the same id."),
     )
     SEAL_REPLAYED = (
         "seal_replayed",
         Nature.REJECTED,
-        "sealed datagrams received again; normal where the network duplicates",
+        "Datagrams dropped because they were received before; normal where the network duplicates.",
     )
     SEAL_TOO_OLD = (
         "seal_too_old",
         Nature.REJECTED,
-        "sealed datagrams older than the replay window; normal for stragglers",
+        "Datagrams dropped because they are older than the replay window; normal for stragglers.",
     )
 
-    FAULT_DROPPED = "fault_dropped", Nature.CHANGE, "datagrams dropped by an injected fault"
-    FAULT_DELAYED = "fault_delayed", Nature.CHANGE, "datagrams delayed by an injected fault"
-    FAULT_DUPLICATED = "fault_duplicated", Nature.CHANGE, "datagrams duplicated by an injected fault"
+    FAULT_DROPPED = "fault_dropped", Nature.CHANGE, "Datagrams that an injected fault dropped."
+    FAULT_DELAYED = "fault_delayed", Nature.CHANGE, "Datagrams that an injected fault delayed."
+    FAULT_DUPLICATED = "fault_duplicated", Nature.CHANGE, "Datagrams that an injected fault duplicated."
     FAULT_OVERFLOWED = (
         "fault_overflowed",
         Nature.CHANGE,
-        "datagrams dropped because an injected delay had reached the bound on delayed datagrams",
+        "Datagrams dropped because the delay buffer of fault injection was full.",
     )
 
-    FRAME_DUPLICATE = "frame_duplicate", Nature.REPAIR, "frames received again; normal under loss and duplication"
+    FRAME_DUPLICATE = (
+        "frame_duplicate",
+        Nature.REPAIR,
+        "Frames received again; normal where the network loses or duplicates.",
+    )
     FRAME_OUTSIDE_WINDOW = (
         "frame_outside_window",
         Nature.REPAIR,
-        "frames ahead of the receive window, which are dropped and requested later",
+        "Frames dropped because they are ahead of the receive window; they are requested again later.",
     )
     FRAME_OF_OLD_CONNECTION = (
         "frame_of_old_connection",
         Nature.CHANGE,
-        "frames of a unicast connection id that was replaced",
+        "Frames dropped because they carry a connection id that was replaced since.",
     )
-    FRAME_EARLY = "frame_early", Nature.CHANGE, "multicast frames of a later view, buffered until it is installed"
+    FRAME_EARLY = "frame_early", Nature.CHANGE, "Frames buffered because their sender is not in the view yet."
     FRAME_EARLY_DROPPED = (
         "frame_early_dropped",
         Nature.CHANGE,
-        "multicast frames of a later view, dropped because the buffer for them is full",
+        "Frames dropped because their sender is not in the view yet and the buffer for such frames was full.",
     )
 
     ACK_OF_NON_MEMBER = (
         "ack_of_non_member",
         Nature.CHANGE,
-        "acks ignored because their source is not in the view",
+        "Acks ignored because only members of the view decide what may be purged.",
     )
-    ACK_BEYOND_SENT = "ack_beyond_sent", Nature.REJECTED, "acks ignored because they name a seqno that was never sent"
-    ACK_OF_OLD_CONNECTION = "ack_of_old_connection", Nature.CHANGE, "late acks of a replaced connection, ignored"
+    ACK_BEYOND_SENT = (
+        "ack_beyond_sent",
+        Nature.REJECTED,
+        "Acks ignored because they acknowledge frames that were never sent.",
+    )
+    ACK_OF_OLD_CONNECTION = (
+        "ack_of_old_connection",
+        Nature.CHANGE,
+        "Acks ignored because they carry a connection id that was replaced since.",
+    )
     ACK_DURING_SYNC = (
         "ack_during_sync",
         Nature.CHANGE,
-        "acks discarded because the peer had not confirmed the new connection id of a SYNC",
+        "Acks discarded because the peer has not confirmed the new connection id yet.",
     )
 
     DIGEST_OVERLAP = (
         "digest_overlap",
         Nature.CHANGE,
-        "merges in which two parts reported the same stream, because their views overlapped; also logged as a warning",
+        "Merges in which two views reported digests for the same stream because their memberships overlapped.",
     )
     MERGE_CANCELLED = (
         "merge_cancelled",
         Nature.CHANGE,
-        "merges cancelled because a part was silent or failed; retried later",
+        "Merges cancelled because a participating view did not answer or failed; they are tried again.",
     )
     MERGE_UNANSWERED = (
         "merge_unanswered",
         Nature.CHANGE,
-        "cancelled merges in which a coordinator never answered: it has crashed or is unreachable",
+        "Cancelled merges in which another coordinator did not answer at all: it crashed or is unreachable.",
     )
     MERGE_REFUSED = (
         "merge_refused",
         Nature.CHANGE,
-        "merge requests that a busy coordinator refused; normal when several merge at once",
+        "Merges that another coordinator refused because it was busy; normal when several merge at once.",
     )
-    VIEW_CHANGED = "view_changed", Nature.CHANGE, "views installed"
+    VIEW_CHANGED = "view_changed", Nature.CHANGE, "Views installed."
 
     SNAPSHOT_REJECTED = (
         "snapshot_rejected",
         Nature.REJECTED,
-        "snapshot messages that cannot be decoded, and reports that name members outside the view",
+        "Snapshot messages dropped because they cannot be decoded or contradict themselves.",
     )
     SNAPSHOT_ABANDONED = (
         "snapshot_abandoned",
         Nature.CHANGE,
-        "snapshots discarded because their initiator gave up or timed out",
+        "Snapshot recordings discarded because the initiator gave up or was silent for too long.",
     )
 
-    FRAME_SENT = "frame_sent", Nature.WORK, "data frames sent for the first time"
-    FRAME_RESENT = "frame_resent", Nature.REPAIR, "data frames sent again; normal under loss"
-    FRAME_DELIVERED = "frame_delivered", Nature.WORK, "frames delivered in the order of their sender"
-    FRAME_ORDERED = "frame_ordered", Nature.WORK, "frames delivered in total order"
+    FRAME_SENT = "frame_sent", Nature.WORK, "Frames sent for the first time."
+    FRAME_RESENT = "frame_resent", Nature.REPAIR, "Frames retransmitted; normal where datagrams are lost."
+    FRAME_DELIVERED = "frame_delivered", Nature.WORK, "Frames delivered by the channels."
+    FRAME_ORDERED = "frame_ordered", Nature.WORK, "Frames delivered in total order."
     APPEND_REPEATED = (
         "append_repeated",
         Nature.CHANGE,
-        "appends dropped because the log already has them; normal where a producer retries",
+        ("Appends dropped because the log had them already; normal when a producer repeats after an unclear outcome."),
     )
-    ACK_SENT = "ack_sent", Nature.WORK, "acknowledgements sent"
-    REPAIR_ASKED = "repair_asked", Nature.REPAIR, "retransmission requests sent"
+    ACK_SENT = "ack_sent", Nature.WORK, "Acks sent."
+    REPAIR_ASKED = "repair_asked", Nature.REPAIR, "Retransmission requests sent."
     REPAIR_REFUSED = (
         "repair_refused",
         Nature.REPAIR,
-        "requested frames not resent because the repair budget was spent; the peer asks again",
+        ("Frames not retransmitted because the peer exceeded its retransmission budget; it requests them again later."),
     )
     LAST_SEQNO_ANNOUNCED = (
         "last_seqno_announced",
         Nature.REPAIR,
-        "last-seqno announcements sent, by which receivers detect that the end of a stream was lost",
+        "Last-seqno announcements sent, so that receivers notice when the last frames of a stream were lost.",
     )
-    PURGED_ANSWERED = "purged_answered", Nature.REJECTED, "requests for frames that were purged already"
-    SYNC_SENT = "sync_sent", Nature.CHANGE, "attempts to resynchronize a unicast connection by SYNC"
-    CONNECTION_REFUSED = "connection_refused", Nature.REJECTED, "connections refused because of max_peers"
+    PURGED_ANSWERED = "purged_answered", Nature.REJECTED, "Retransmission requests for frames that were already purged."
+    SYNC_SENT = "sync_sent", Nature.CHANGE, "Attempts to resynchronise a unicast connection."
+    CONNECTION_REFUSED = (
+        "connection_refused",
+        Nature.REJECTED,
+        "Unicast connections refused because the maximum number of peers was reached.",
+    )
     CONNECTION_GIVEN_UP = (
         "connection_given_up",
         Nature.REJECTED,
-        "unicast connections closed because the peer did not answer within the give-up time",
+        "Unicast connections failed because the peer was silent for the whole give_up time.",
     )
 
 

@@ -248,7 +248,7 @@ class SimFile:
     def sync(self) -> None:
         self._disk._sync(self._node)
 
-    def cut(self, size: int) -> None:
+    def truncate(self, size: int) -> None:
         self._disk._cut(self._node, size)
 
     def close(self) -> None:
