@@ -194,12 +194,12 @@ class JournalWriter:
     # The disk
 
     def _truncate(self, position: int) -> None:
-        """Invalidate the sync in flight: it will report a position of the log before this rollback."""
+        """Truncate the journal. A sync in flight is invalidated: its position is of the log before the rollback."""
         self._rewritten += 1
         self.journal.truncate(position)
 
     def _plan_sync(self) -> None:
-        """One wait at a time; what is appended meanwhile is waited for after it."""
+        """Schedule a sync. Only one is in flight; records appended meanwhile are synced by the next one."""
         self._is_dirty = True
         fsync = self.journal.config.fsync
         if fsync is Fsync.NEVER or self._is_syncing or self._sync_timer is not None or self._loop is None:
