@@ -73,7 +73,7 @@ def test_a_lost_datagram_now_and_then_is_not_worth_a_word() -> None:
     assert len(health(stats_of(), growth=grown(frame_sent=100_000, frame_resent=3)).remarks) == 1
 
 
-def test_an_anomaly_that_keeps_growing_is_named_with_its_meaning() -> None:
+def test_a_rejected_counter_that_keeps_growing_is_named_with_its_meaning() -> None:
     found = health(stats_of(), growth=grown(datagram_rejected=500))
     assert found.level is Level.WATCH
     said = remark(found, "datagram_rejected +500")

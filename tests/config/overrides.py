@@ -8,7 +8,7 @@ from typing import Any
 
 from motet.config import Config
 from motet.config.presets import PRESETS
-from motet.config.settings import Kind, key_of, setting_of
+from motet.config.settings import SettingKind, key_of, setting_of
 
 MODULE = Path(__file__).parents[2] / "src" / "motet" / "config" / "overrides.py"
 HEAD = '''"""The settings as keyword arguments, for type checkers and editors. By `python -m tests.config.overrides`."""
@@ -30,12 +30,12 @@ class PresetAndSettings(Settings, total=False):
     preset: Literal[{presets}]
 '''
 TYPES = {
-    Kind.COUNT: "int",
-    Kind.SIZE: "int | str",
-    Kind.DURATION: "str",
-    Kind.FLAG: "bool",
-    Kind.TEXT: "str",
-    Kind.TEXTS: "str | list[str] | tuple[str, ...]",
+    SettingKind.COUNT: "int",
+    SettingKind.SIZE: "int | str",
+    SettingKind.DURATION: "str",
+    SettingKind.FLAG: "bool",
+    SettingKind.TEXT: "str",
+    SettingKind.TEXTS: "str | list[str] | tuple[str, ...]",
 }
 
 
@@ -46,7 +46,7 @@ def overrides() -> str:
 
 def _type_of(field: Field[Any]) -> str:
     setting = setting_of(field)
-    return f"Literal[{_quoted(setting.choices)}]" if setting.kind is Kind.CHOICE else TYPES[setting.kind]
+    return f"Literal[{_quoted(setting.choices)}]" if setting.kind is SettingKind.CHOICE else TYPES[setting.kind]
 
 
 def _quoted(words: tuple[str, ...]) -> str:
