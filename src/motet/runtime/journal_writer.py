@@ -194,11 +194,7 @@ class JournalWriter:
     # The disk
 
     def _truncate(self, position: int) -> None:
-<<<<<<< HEAD
-        """Truncate the journal. It invalidates a sync in flight, whose position belongs to the log before the rollback."""
-=======
         """Truncate the journal. A sync in flight is invalidated: its position is of the log before the rollback."""
->>>>>>> h-w2
         self._rewritten += 1
         self.journal.truncate(position)
 
