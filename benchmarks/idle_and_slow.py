@@ -105,27 +105,27 @@ class Slow:
     is_complete: bool  # in the end all had everything
 
 
-class Member:
+class SlowMember:
     def __init__(self, group: motet.Group, megabytes: int) -> None:
         self.group = group
         self.messages = megabytes * 1_000_000 // len(MESSAGE)
         self.sent = self.seen = 0
-        self.may_eat = asyncio.Event()
+        self.may_consume = asyncio.Event()
 
     async def send(self) -> None:
         while self.sent < self.messages:
             await self.group.multicast_many([MESSAGE] * BATCH)
             self.sent += BATCH
 
-    async def eat(self) -> None:
-        await self.may_eat.wait()
+    async def consume(self) -> None:
+        await self.may_consume.wait()
         async for event in self.group.batches():
             if isinstance(event, motet.Batch):
                 self.seen += len(event.payloads)
 
-    def obey(self, word: str) -> Any:
+    def execute(self, word: str) -> Any:
         if word == "eat":
-            self.may_eat.set()
+            self.may_consume.set()
         return {"sent": self.sent, "seen": self.seen, "mb": memory_mb(os.getpid()), "view": self.group.view.id.number}
 
 
@@ -135,19 +135,19 @@ def member_process(name: str, seeds: list[str], megabytes: int, pipe: Connection
 
 async def run_member(name: str, seeds: list[str], megabytes: int, pipe: Connection) -> None:
     async with motet.join("slow", name=name, seeds=seeds or None) as group:
-        member = Member(group, megabytes)
+        member = SlowMember(group, megabytes)
         pipe.send(str(group.address.endpoint))
         await group.until(lambda view: len(view.members) == 3)
-        tasks = [asyncio.create_task(member.eat())]
+        tasks = [asyncio.create_task(member.consume())]
         while (word := await asyncio.to_thread(pipe.recv)) != "leave":
             if word == "send":
                 tasks.append(asyncio.create_task(member.send()))
-            pipe.send(member.obey(word))
+            pipe.send(member.execute(word))
         await group.leave()
         await asyncio.gather(*tasks)
 
 
-class Puppet:
+class SlowMemberHandle:
     def __init__(self, name: str, seeds: list[str], megabytes: int) -> None:
         context = multiprocessing.get_context("spawn")
         self.name = name
@@ -174,8 +174,8 @@ class Puppet:
 
 
 def measure_slow(megabytes: int) -> Slow:
-    sender = Puppet("sender", [], megabytes)
-    members = [sender, *(Puppet(name, [sender.endpoint], megabytes) for name in ("eager", "slow"))]
+    sender = SlowMemberHandle("sender", [], megabytes)
+    members = [sender, *(SlowMemberHandle(name, [sender.endpoint], megabytes) for name in ("eager", "slow"))]
     before = {member.name: member.ask("report") for member in members}
     most = {name: report["mb"] for name, report in before.items()}
     for member in members[:2]:
@@ -199,7 +199,7 @@ def measure_slow(megabytes: int) -> Slow:
 
 
 def watch(
-    members: list[Puppet], most: dict[str, float], is_over: Callable[[list[dict[str, Any]]], bool]
+    members: list[SlowMemberHandle], most: dict[str, float], is_over: Callable[[list[dict[str, Any]]], bool]
 ) -> list[dict[str, Any]]:
     """Ask all members again and again, and note the most memory that each of them held."""
     deadline = time.monotonic() + TIMEOUT_S

@@ -10,7 +10,7 @@ import pytest
 from motet.protocol.core.units import MILLISECOND, SECOND
 from motet.sim.checkers.channels import Violation
 from motet.sim.runner import SCENARIOS, run_seed
-from motet.sim.scenarios.channels import Outcome
+from motet.sim.scenarios.channels import SeedOutcome
 from motet.sim.scenarios.group_plan import GroupFault, GroupFaultKind, GroupPlan
 from motet.sim.scenarios.interrupted import InterruptedWorld, run_interrupted
 from motet.sim.scenarios.interrupted_plan import CHANGE_FRAMES, GATHERED_NS, MERGE_FRAMES, draw_interrupted_plan
@@ -32,7 +32,7 @@ def test_seeds_pass(seeds: range) -> None:
         if not outcome.is_ok
     ]
     assert not failed, "\n" + "\n".join(failed)
-    for what in ("delivered", "views", "merges", "sprung", "blamed"):  # where nothing happens nothing is proved
+    for what in ("delivered", "views", "merges", "triggered", "accusations"):  # where nothing happens nothing is proved
         assert sum(outcome.stats[what] for outcome in outcomes) > 0, what
 
 
@@ -113,7 +113,7 @@ def quiet(*faults: GroupFault) -> GroupPlan:
     return replace(plan, network=network, faults=faults, bursts=(), duration_ns=GATHERED_NS + 5 * SECOND)
 
 
-def run(*faults: GroupFault) -> tuple[InterruptedWorld, Outcome]:
+def run(*faults: GroupFault) -> tuple[InterruptedWorld, SeedOutcome]:
     worlds: list[InterruptedWorld] = []
 
     class Kept(InterruptedWorld):
@@ -134,7 +134,7 @@ def entered_after(world: InterruptedWorld, at: int) -> list[EnteredView]:
     return [event for event in world.history.events if isinstance(event, EnteredView) and event.at > at]
 
 
-def late_frames(outcome: Outcome, kind: str) -> list[str]:
+def late_frames(outcome: SeedOutcome, kind: str) -> list[str]:
     """What left after the group had gathered, by the transcript."""
     frames = [line for line in outcome.transcript if f"  {kind}(" in line]
     return [line for line in frames if float(line.split()[0]) * MILLISECOND > GATHERED_NS]
@@ -168,7 +168,7 @@ def test_snares_spring_one_after_the_other() -> None:
     late = GroupFault(GATHERED_NS, GroupFaultKind.PAUSE, 1, lasts_ns=SECOND, awaits="Prepare", by_rank=True)
     early = GroupFault(GATHERED_NS, GroupFaultKind.MUTE, 0, lasts_ns=SECOND, awaits="Commit", hits_first=True)
     world, outcome = run(isolated(4), early, late)
-    assert outcome.stats["sprung"] == 2
+    assert outcome.stats["triggered"] == 2
     struck = [line.partition("fault: ")[2] for line in outcome.transcript if "fault: " in line]
     assert [kind for line in struck for kind in ("isolate", "mute", "pause") if kind in line] == [
         "isolate",

@@ -21,7 +21,7 @@ from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, In, IsNotNull, 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 from pyspark.sql.types import StructType
 
-from motet.audit.inputs import MemberInput, Split, UnusableInputError, cuts_of, find_members
+from motet.audit.inputs import InputSplit, MemberInput, UnusableInputError, boundaries_of, find_members
 from motet.audit.kernels import CHUNK, summaries
 from motet.audit.plots import Axis, bars, lines
 from motet.audit.snapshots import find_snapshots, snapshot_findings
@@ -351,9 +351,9 @@ def test_an_export_with_other_kinds_of_positions_is_unusable(tmp_path: Path) -> 
 
 
 def test_positions_that_no_log_has_are_refused_before_boundaries_are_made() -> None:
-    far = MemberInput("ann", "x", [Split("ann", "x", 1, 10), Split("ann", "y", 2**62, 2**62 + 10)])
+    far = MemberInput("ann", "x", [InputSplit("ann", "x", 1, 10), InputSplit("ann", "y", 2**62, 2**62 + 10)])
     with pytest.raises(UnusableInputError, match="more than one log has"):
-        cuts_of([far])
+        boundaries_of([far])
 
 
 def test_sessions_find_the_format_by_themselves() -> None:

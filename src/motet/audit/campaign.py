@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SEEDS_PER_TASK = 8
 TASKS_PER_CORE = 16  # in one wave
-LOOK_EVERY_S = 1.0
+POLL_EVERY_S = 1.0
 
 # A stable position is one message everywhere. What was delivered and then rolled back does not count: the process got
 # it anew, or a state that has it.
@@ -52,7 +52,7 @@ ORDER_BROKEN = """
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class FailedSeed:
     scenario: str
     seed: int
     violations: tuple[str, ...]
@@ -68,7 +68,7 @@ class Summary:
     found_done: int  # by an earlier run
     ran: int = 0
     seconds: float = 0.0
-    failures: list[Failure] = field(default_factory=list)
+    failures: list[FailedSeed] = field(default_factory=list)
     audited: int = 0  # seeds whose traces were looked at, in this run
 
 
@@ -104,7 +104,7 @@ class Campaign:
         before = summary.found_done + summary.ran
         outcomes = self._outcomes(seeds).persist()
         try:
-            with _Watch(self._spark, lambda tasks: progress(before + tasks * SEEDS_PER_TASK, summary.wanted)):
+            with _TaskCounter(self._spark, lambda tasks: progress(before + tasks * SEEDS_PER_TASK, summary.wanted)):
                 outcomes.count()
             self._keep(outcomes, summary)
         finally:
@@ -148,13 +148,13 @@ class Campaign:
             return set()
         return {row["seed"] for row in table.select("seed").distinct().collect()}
 
-    def _failures(self) -> list[Failure]:
+    def _failures(self) -> list[FailedSeed]:
         table = self._table()
         if table is None:
             return []
         rows = table.where("NOT is_ok").orderBy("seed").collect()
         wanted = [row for row in rows if row["seed"] in self._seeds]
-        return [Failure(self._scenario, row["seed"], tuple(row["violations"])) for row in wanted]
+        return [FailedSeed(self._scenario, row["seed"], tuple(row["violations"])) for row in wanted]
 
     def _table(self) -> DataFrame | None:
         if not (self._out / "outcomes").exists():
@@ -167,14 +167,14 @@ def _in_words(row: object) -> str:
     return f"order in the traces: stable position {row['position']} is {entries}"  # type: ignore[index]
 
 
-class _Watch:
+class _TaskCounter:
     """Counts the tasks that are done while a job runs in this thread."""
 
     def __init__(self, spark: SparkSession, tell: Callable[[int], None]) -> None:
         self._tracker = spark.sparkContext.statusTracker()
         self._tell = tell
         self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread = threading.Thread(target=self._poll, daemon=True)
 
     def __enter__(self) -> None:
         self._thread.start()
@@ -183,7 +183,7 @@ class _Watch:
         self._is_over.set()
         self._thread.join()
 
-    def _look(self) -> None:
-        while not self._is_over.wait(LOOK_EVERY_S):
+    def _poll(self) -> None:
+        while not self._is_over.wait(POLL_EVERY_S):
             stages = [self._tracker.getStageInfo(stage) for stage in self._tracker.getActiveStageIds()]
             self._tell(sum(stage.numCompletedTasks for stage in stages if stage is not None))

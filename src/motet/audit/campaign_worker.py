@@ -82,4 +82,4 @@ def _has_one_log(scenario: str, seed: int) -> bool:
     if scenario != "total-order":
         return scenario == "presets"
     plan = draw_ordered_plan(seed)
-    return plan.is_one_primary and not (plan.membership.engine.static_quorum > 0 and plan.is_memory_lost)
+    return plan.is_one_primary and not (plan.membership.engine.static_quorum > 0 and plan.is_durable_state_lost)

@@ -33,7 +33,7 @@ class Neighbour:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class RowDifference:
     member: str
     check: str
     kind: str
@@ -46,7 +46,7 @@ class Difference:
     is_shifted: bool  # everything after it stands at another position, so later cells say nothing new
 
 
-def differences(rows: Mapping[str, pa.Table], owners: Mapping[str, str]) -> list[Difference]:
+def differences(rows: Mapping[str, pa.Table], owners: Mapping[str, str]) -> list[RowDifference]:
     """The first difference of each member from the reference. `owners` maps a sender to the member that it was."""
     tables = {member: _ordered(table) for member, table in rows.items()}
     groups = _groups(tables)
@@ -85,13 +85,13 @@ def _reference(groups: list[list[str]], tables: Mapping[str, pa.Table], owners: 
     largest = [group for group in groups if len(group) == most]
     if len(largest) > 1:
         index = first_difference(tables[largest[0][0]], tables[largest[1][0]])
-        witnessed = [group for group in largest if index is not None and _is_witnessed(group, tables, index, owners)]
-        if len(witnessed) == 1:
-            return witnessed[0]
+        confirmed = [group for group in largest if index is not None and _has_sender(group, tables, index, owners)]
+        if len(confirmed) == 1:
+            return confirmed[0]
     return largest[0]
 
 
-def _is_witnessed(group: Sequence[str], tables: Mapping[str, pa.Table], index: int, owners: Mapping[str, str]) -> bool:
+def _has_sender(group: Sequence[str], tables: Mapping[str, pa.Table], index: int, owners: Mapping[str, str]) -> bool:
     table = tables[group[0]]
     return index < table.num_rows and owners.get(table["sender"][index].as_py()) in group
 
@@ -114,25 +114,26 @@ def first_difference(one: pa.Table, other: pa.Table) -> int | None:
 def _of_group(
     expected: pa.Table, tables: Mapping[str, pa.Table], group: Sequence[str], reference: tuple[str, ...],
     owners: Mapping[str, str],
-) -> list[Difference]:  # fmt: skip
+) -> list[RowDifference]:  # fmt: skip
     found = tables[group[0]]
     index = first_difference(expected, found)
     assert index is not None
-    check, kind, is_shifted = _judge(expected, found, index)
+    check, kind, is_shifted = _evaluate(expected, found, index)
     is_shifted = is_shifted and _position(expected, index) == _position(found, index)
     row = expected if index < expected.num_rows else found
     position, view = row["position"][index].as_py(), row["view"][index].as_py()
     neighbours = tuple(_neighbours(expected, found, index))
     texts = (describe(expected, index), describe(found, index))
     return [
-        Difference(member, check, kind, position, *texts, neighbours, reference, view, is_shifted) for member in group
+        RowDifference(member, check, kind, position, *texts, neighbours, reference, view, is_shifted)
+        for member in group
     ] + _unsent(expected, index, kind, group, reference, owners, neighbours)
 
 
 def _unsent(
     expected: pa.Table, index: int, kind: str, group: Sequence[str], reference: tuple[str, ...],
     owners: Mapping[str, str], neighbours: tuple[Neighbour, ...],
-) -> list[Difference]:  # fmt: skip
+) -> list[RowDifference]:  # fmt: skip
     """When the one that lacks a message is the very member that is said to have sent it, the others may have made it up
     (or that journal lost it: both are told, and people decide)."""
     if kind not in ("missing", "changed") or index >= expected.num_rows:
@@ -146,12 +147,12 @@ def _unsent(
     text = f"{describe(expected, index)}, which is not in {owner}'s own journal"
     mirrored = tuple(Neighbour(n.position, n.found, n.expected) for n in neighbours)
     return [
-        Difference(member, INTEGRITY, UNSENT, position, expected_text, text, mirrored, (owner,), view, False)
+        RowDifference(member, INTEGRITY, UNSENT, position, expected_text, text, mirrored, (owner,), view, False)
         for member in reference
     ]
 
 
-def _judge(expected: pa.Table, found: pa.Table, index: int) -> tuple[str, str, bool]:
+def _evaluate(expected: pa.Table, found: pa.Table, index: int) -> tuple[str, str, bool]:
     """(check, kind, whether all that follows is shifted), told from positions and from the neighbours."""
     due, here = _position(expected, index), _position(found, index)
     if here is None or (due is not None and here > due):
@@ -160,10 +161,10 @@ def _judge(expected: pa.Table, found: pa.Table, index: int) -> tuple[str, str, b
         return INTEGRITY, "one too many", True
     if here < due:
         return NO_DUPLICATES, "position twice", False
-    return _judge_content(expected, found, index)
+    return _evaluate_content(expected, found, index)
 
 
-def _judge_content(expected: pa.Table, found: pa.Table, index: int) -> tuple[str, str, bool]:
+def _evaluate_content(expected: pa.Table, found: pa.Table, index: int) -> tuple[str, str, bool]:
     wanted = [content(expected, index + step) for step in range(2)]
     got = [content(found, index + step) for step in range(2)]
     if got[0] == wanted[1] and got[1] == wanted[0]:

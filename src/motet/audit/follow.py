@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 from motet.audit.digests import KEY_BYTES
 from motet.audit.guarantees import INTEGRITY, STABILITY
-from motet.audit.inputs import RANGE, MemberInput, Split, UnusableInputError, find_members, is_journal
+from motet.audit.inputs import RANGE, InputSplit, MemberInput, UnusableInputError, find_members, is_journal
 from motet.audit.jobs import Suspect, compare_ranges, ranges_of
 from motet.audit.kernels import stream_fault
 from motet.audit.metadata import as_findings, stable_differences, stranger_findings, synchrony_findings
-from motet.audit.verdict import Finding, sorted_findings
+from motet.audit.verdict import AuditFinding, sorted_findings
 from motet.errors import MotetError
 from motet.log.journal.evidence import ViewFact
 from motet.log.journal.reader import JournalReader
@@ -33,19 +33,19 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-CELL = 1 << 12  # positions; smaller than an audit's, so that an alarm comes soon
-MOST_RANGES_PER_BEAT = 4096  # of one member: after a long absence the rest waits for the next beat
+RANGE_SIZE = 1 << 12  # positions; smaller than an audit's, so that an alarm comes soon
+MOST_RANGES_PER_ROUND = 4096  # of one member: after a long absence the rest waits for the next beat
 MOST_KEPT = 1 << 16  # cells of which not all members have passed: a member that is gone for good must not fill memory
 
-Alarm = Callable[[Sequence[Finding]], None]
+Alarm = Callable[[Sequence[AuditFinding]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class AuditRound:
     """What has been looked at."""
 
     stable: dict[str, int]  # by member, as its journal says
-    looked_at: int  # the last position that was compared between members, or looked at where there is one only
+    checked: int  # the last position that was compared between members, or looked at where there is one only
     notes: tuple[str, ...]  # why a journal could not be looked at this time
 
 
@@ -56,7 +56,7 @@ class LiveAudit:
         directories: Sequence[str],
         state: Path,
         alarm: Alarm,
-        tell: Callable[[Beat], None] = lambda beat: None,
+        tell: Callable[[AuditRound], None] = lambda run_round: None,
     ) -> None:
         """`alarm` is called once, with the first violations; `tell` after each look."""
         members, self.unusable = find_members(directories)
@@ -70,37 +70,37 @@ class LiveAudit:
         self._checkpoint = state / "checkpoint"
         self._state = _State.load(self._state_path)
         self._alarm = alarm
-        self.findings: tuple[Finding, ...] = ()
+        self.findings: tuple[AuditFinding, ...] = ()
 
     def start(self, seconds: float) -> StreamingQuery:
         path = ",".join(member.path for member in self._members)
         rows = self._spark.readStream.format("motet").option("path", path).load()
-        writer = rows.writeStream.queryName("live-audit").foreachBatch(self._on_beat)
+        writer = rows.writeStream.queryName("live-audit").foreachBatch(self._on_batch)
         writer = writer.option("checkpointLocation", str(self._checkpoint))
         return writer.trigger(processingTime=f"{seconds} seconds").start()
 
-    def _on_beat(self, rows: DataFrame, batch: int) -> None:
+    def _on_batch(self, rows: DataFrame, batch: int) -> None:
         if not self._is_stopping:
-            self.beat()
+            self.run_round()
 
     def stop(self) -> None:
         """No further look begins."""
         self._is_stopping = True
 
-    def beat(self) -> tuple[Finding, ...]:
+    def run_round(self) -> tuple[AuditFinding, ...]:
         """Look at what is new; after the first violation nothing more is looked at."""
         if self.findings:
             return self.findings
         members = [self._now(member) for member in self._members]
-        found = [*self._taken_back(members), *self._cells(members), *synchrony_findings(members, [])]
-        reached, more = self._tail(members)
+        found = [*self._rolled_back(members), *self._ranges(members), *synchrony_findings(members, [])]
+        reached, more = self._partial_range(members)
         self.findings = sorted_findings([*found, *more])
         self._state.save(self._state_path)
         if self.findings:
             self._alarm(self.findings)
         else:
             stable = {member.name: self._state.member(member.name).get("stable_now", 0) for member in members}
-            self._tell(Beat(stable, reached, tuple(note for member in members for note in member.notes)))
+            self._tell(AuditRound(stable, reached, tuple(note for member in members for note in member.notes)))
         return self.findings
 
     def _now(self, member: MemberInput) -> MemberInput:
@@ -114,76 +114,80 @@ class LiveAudit:
             now.notes.append(str(error))
             return now
         known = self._state.member(member.name)
-        first = max(known["next"], -(-(bounds.first - 1) // CELL) * CELL + 1)
-        count = min((bounds.stable - first + 1) // CELL, MOST_RANGES_PER_BEAT)
+        first = max(known["next"], -(-(bounds.first - 1) // RANGE_SIZE) * RANGE_SIZE + 1)
+        count = min((bounds.stable - first + 1) // RANGE_SIZE, MOST_RANGES_PER_ROUND)
         if count > 0:
-            now.splits = [Split(member.name, member.path, first, first + count * CELL - 1, RANGE)]
+            now.splits = [InputSplit(member.name, member.path, first, first + count * RANGE_SIZE - 1, RANGE)]
         known["first_now"], known["stable_now"] = bounds.first, bounds.stable
         return now
 
-    def _taken_back(self, members: Sequence[MemberInput]) -> Iterator[Finding]:
+    def _rolled_back(self, members: Sequence[MemberInput]) -> Iterator[AuditFinding]:
         for member in members:
             known = self._state.member(member.name)
             now, before = known.get("stable_now", 0), known["stable"]
             if now < before:
                 expected, found = f"stable to {before}, as it said before", f"stable to {now}"
-                yield Finding(STABILITY, member.name, now + 1, "taken back", expected, found)
+                yield AuditFinding(STABILITY, member.name, now + 1, "taken back", expected, found)
             known["stable"] = max(before, now)
 
-    def _cells(self, members: Sequence[MemberInput]) -> Iterator[Finding]:
+    def _ranges(self, members: Sequence[MemberInput]) -> Iterator[AuditFinding]:
         splits = [split for member in members for split in member.splits]
         if not splits:
             return
-        cuts = range(min(split.first for split in splits), max(split.last for split in splits) + 2, CELL)
-        rows = ranges_of(self._spark, members, cuts, key=self._state.key).collect()
+        boundaries = range(min(split.first for split in splits), max(split.last for split in splits) + 2, RANGE_SIZE)
+        rows = ranges_of(self._spark, members, boundaries, key=self._state.key).collect()
         for row in sorted(rows, key=lambda row: (row["first"], row["member"])):
-            yield from self._of_cell(row, members)
+            yield from self._of_range(row, members)
         yield from self._compare(members)
 
-    def _tail(self, members: Sequence[MemberInput]) -> tuple[int, list[Finding]]:
+    def _partial_range(self, members: Sequence[MemberInput]) -> tuple[int, list[AuditFinding]]:
         """What is behind the last whole cell, as far as all have it that are as far as that cell; nothing is kept."""
         known = {member.name: self._state.member(member.name) for member in members if not member.notes}
-        whole = max((one["stable_now"] // CELL * CELL for one in known.values()), default=0)
+        whole = max((one["stable_now"] // RANGE_SIZE * RANGE_SIZE for one in known.values()), default=0)
         near = {name for name, one in known.items() if one["stable_now"] > whole and one["first_now"] <= whole + 1}
         last = min((known[name]["stable_now"] for name in near), default=whole)
         if not near:
             return last, []
-        tails = [
-            MemberInput(one.name, one.path, [Split(one.name, one.path, whole + 1, last, RANGE)], one.owners, one.facts)
+        partial = [
+            MemberInput(
+                one.name, one.path, [InputSplit(one.name, one.path, whole + 1, last, RANGE)], one.owners, one.facts
+            )
             for one in members
             if one.name in near
         ]
-        rows = ranges_of(self._spark, tails, [whole + 1, last + 1], key=self._state.key).collect()
+        rows = ranges_of(self._spark, partial, [whole + 1, last + 1], key=self._state.key).collect()
         found = [
-            finding for row in rows for finding in self._of_rows(row, dict(known[row["member"]]["streams"]), tails)
+            finding for row in rows for finding in self._of_rows(row, dict(known[row["member"]]["streams"]), partial)
         ]
         held = {row["member"]: row["digest"] for row in rows if row["digest"] is not None}
         if len(set(held.values())) > 1:
-            found += self._differing(Suspect(whole + 1, last, whole + 1, last, _pieces(tails)), tails)
+            found += self._differing(Suspect(whole + 1, last, whole + 1, last, _splits_of(partial)), partial)
         return last, found
 
-    def _of_cell(self, row: Any, members: Sequence[MemberInput]) -> Iterator[Finding]:
+    def _of_range(self, row: Any, members: Sequence[MemberInput]) -> Iterator[AuditFinding]:
         known = self._state.member(row["member"])
         yield from self._of_rows(row, known["streams"], members)
         if row["error"] is None:
             known["next"] = row["last"] + 1
             self._state.ranges.setdefault(row["first"], {})[row["member"]] = row["digest"].hex()
 
-    def _of_rows(self, row: Any, streams: dict[str, list[int]], members: Sequence[MemberInput]) -> Iterator[Finding]:
+    def _of_rows(
+        self, row: Any, streams: dict[str, list[int]], members: Sequence[MemberInput]
+    ) -> Iterator[AuditFinding]:
         """What is wrong with one member's rows on their own. `streams` has how far each of its senders was before."""
         if row["error"] is not None:
             at = row["error_position"] + 1
-            yield Finding(INTEGRITY, row["member"], at, "damaged", "a journal that can be read", row["error"])
+            yield AuditFinding(INTEGRITY, row["member"], at, "damaged", "a journal that can be read", row["error"])
             return
         for fault in row["faults"]:
             fields = (fault["position"], fault["kind"], fault["expected"], fault["found"])
-            yield Finding(fault["check"], row["member"], *fields)
+            yield AuditFinding(fault["check"], row["member"], *fields)
         for stream in row["streams"]:
             yield from self._of_stream(row["member"], streams, stream)
             place = (row["member"], stream["view"], stream["sender"], stream["first_position"])
             yield from stranger_findings([place], members)
 
-    def _of_stream(self, member: str, streams: dict[str, list[int]], stream: Any) -> Iterator[Finding]:
+    def _of_stream(self, member: str, streams: dict[str, list[int]], stream: Any) -> Iterator[AuditFinding]:
         name = f"{stream['view']} {stream['sender']}"
         before = streams.get(name)
         if before is not None:
@@ -191,21 +195,23 @@ class LiveAudit:
             here = (stream["first_seqno"], stream["first_position"])
             if here[0] < seqno or (here[0] == seqno and here[1] > position + 1):
                 fault = stream_fault(stream["sender"], seqno, position, *here)
-                yield Finding(fault.check, member, fault.position, fault.kind, fault.expected, fault.found)
+                yield AuditFinding(fault.check, member, fault.position, fault.kind, fault.expected, fault.found)
         streams[name] = [stream["last_seqno"], stream["last_position"]]
 
-    def _compare(self, members: Sequence[MemberInput]) -> Iterator[Finding]:
+    def _compare(self, members: Sequence[MemberInput]) -> Iterator[AuditFinding]:
         suspects = []
         for first, held in sorted(self._state.ranges.items()):
             if len(set(held.values())) > 1:
-                last = first + CELL - 1
-                splits = [(m.name, (Split(m.name, m.path, first, last, RANGE),)) for m in members if m.name in held]
+                last = first + RANGE_SIZE - 1
+                splits = [
+                    (m.name, (InputSplit(m.name, m.path, first, last, RANGE),)) for m in members if m.name in held
+                ]
                 suspects.append(Suspect(first, last, first, last, tuple(splits)))
         self._state.forget(self._members)
         if suspects:
             yield from self._differing(suspects[0], members)
 
-    def _differing(self, suspect: Suspect, members: Sequence[MemberInput]) -> Iterator[Finding]:
+    def _differing(self, suspect: Suspect, members: Sequence[MemberInput]) -> Iterator[AuditFinding]:
         owners = {sender: member.name for member in members for sender in member.owners}
         differing = compare_ranges(self._spark, [suspect], owners)
         yield from as_findings(differing)
@@ -213,7 +219,7 @@ class LiveAudit:
         yield from synchrony_findings(members, differing)
 
 
-def _pieces(members: Sequence[MemberInput]) -> tuple[tuple[str, tuple[Split, ...]], ...]:
+def _splits_of(members: Sequence[MemberInput]) -> tuple[tuple[str, tuple[InputSplit, ...]], ...]:
     return tuple((member.name, tuple(member.splits)) for member in members)
 
 
@@ -230,13 +236,13 @@ class _State:
         if not path.exists():
             return cls({}, {}, token_bytes(KEY_BYTES))
         fields = json.loads(path.read_text())
-        ranges = {int(first): held for first, held in fields["cells"].items()}
+        ranges = {int(first): held for first, held in fields["ranges"].items()}
         return cls(fields["members"], ranges, bytes.fromhex(fields["key"]))
 
     def save(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh = path.with_suffix(".new")
-        fresh.write_text(json.dumps({"key": self.key.hex(), "members": self._by_name, "cells": self.ranges}))
+        fresh.write_text(json.dumps({"key": self.key.hex(), "members": self._by_name, "ranges": self.ranges}))
         fresh.replace(path)
 
     def member(self, name: str) -> dict[str, Any]:
@@ -246,7 +252,7 @@ class _State:
         """Cells that everybody has passed and has alike; and the oldest, when there are too many."""
         passed = min(self.member(member.name)["next"] for member in members)
         alike = {first for first, held in self.ranges.items() if len(set(held.values())) == 1}
-        gone = {first for first in alike if first + CELL <= passed}
+        gone = {first for first in alike if first + RANGE_SIZE <= passed}
         gone |= set(sorted(alike)[: max(0, len(self.ranges) - MOST_KEPT)])
         self.ranges = {first: held for first, held in self.ranges.items() if first not in gone}
 

@@ -34,7 +34,7 @@ class UnusableInputError(MotetError):
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class InputSplit:
     member: str
     path: str
     first: int
@@ -50,7 +50,7 @@ class Split:
 class MemberInput:
     name: str
     path: str
-    splits: list[Split] = field(default_factory=list)
+    splits: list[InputSplit] = field(default_factory=list)
     owners: list[str] = field(default_factory=list)  # senders that this journal's process was, one life after another
     facts: Facts = field(default_factory=Facts)  # of all segments together, in their order
     by_segment: dict[str, Facts] = field(default_factory=dict)
@@ -155,7 +155,7 @@ def _open_journal(directory: Path) -> MemberInput:
     for path, first, after in zip(paths, firsts, [*firsts[1:], None], strict=True):
         last = after - 1 if after is not None else last_position(path, first)
         if last >= first:
-            member.splits.append(Split(member.name, str(path), first, last))
+            member.splits.append(InputSplit(member.name, str(path), first, last))
     return member
 
 
@@ -179,7 +179,7 @@ def _open_parquet(path: Path) -> MemberInput:
     return member
 
 
-def _row_groups(member: str, file: Path) -> Iterator[Split]:
+def _row_groups(member: str, file: Path) -> Iterator[InputSplit]:
     meta = pq.read_metadata(file)
     missing = [column for column in COLUMNS if column not in meta.schema.to_arrow_schema().names]
     if missing:
@@ -190,7 +190,7 @@ def _row_groups(member: str, file: Path) -> Iterator[Split]:
     for group in range(meta.num_row_groups):
         statistics = meta.row_group(group).column(column).statistics
         if meta.row_group(group).num_rows and statistics is not None and statistics.has_min_max:
-            yield Split(member, str(file), statistics.min, statistics.max, group)
+            yield InputSplit(member, str(file), statistics.min, statistics.max, group)
 
 
 def _name_apart(members: list[MemberInput]) -> None:
@@ -199,10 +199,10 @@ def _name_apart(members: list[MemberInput]) -> None:
     for member in members:
         if names.count(member.name) > 1:
             member.name = f"{member.name} ({member.path})"
-            member.splits = [Split(member.name, p.path, p.first, p.last, p.row_group) for p in member.splits]
+            member.splits = [InputSplit(member.name, p.path, p.first, p.last, p.row_group) for p in member.splits]
 
 
-def cuts_of(members: Iterable[MemberInput]) -> list[int]:
+def boundaries_of(members: Iterable[MemberInput]) -> list[int]:
     """All cuts, ascending; the last one ends the last cell."""
     splits = [split for member in members for split in member.splits]
     edges = {split.first for split in splits} | {split.last + 1 for split in splits}
@@ -216,11 +216,11 @@ def cuts_of(members: Iterable[MemberInput]) -> list[int]:
     return sorted(edges | set(range(-(-low // CHUNK) * CHUNK, high, CHUNK)))
 
 
-def cuts_within(cuts: Sequence[int], split: Split) -> list[int]:
-    return list(cuts[bisect_left(cuts, split.first) : bisect_right(cuts, split.last + 1)])
+def boundaries_within(boundaries: Sequence[int], split: InputSplit) -> list[int]:
+    return list(boundaries[bisect_left(boundaries, split.first) : bisect_right(boundaries, split.last + 1)])
 
 
-def read_split(split: Split, facts: Facts | None = None, *, with_times: bool = False) -> Iterator[pa.RecordBatch]:
+def read_split(split: InputSplit, facts: Facts | None = None, *, with_times: bool = False) -> Iterator[pa.RecordBatch]:
     """The rows of a piece as they stand in it; what a segment says beside them is put into `facts`.
 
     Times of delivery are not the same at all members, and few ask for them: without `with_times` they may be left out.
@@ -237,7 +237,7 @@ def read_split(split: Split, facts: Facts | None = None, *, with_times: bool = F
     yield from walk.rows()
 
 
-def read_positions(split: Split, first: int, last: int) -> Iterator[pa.RecordBatch]:
+def read_positions(split: InputSplit, first: int, last: int) -> Iterator[pa.RecordBatch]:
     """Only the rows whose positions are within."""
     for batch in read_split(split):
         positions = batch.column("position").to_numpy()
@@ -246,13 +246,13 @@ def read_positions(split: Split, first: int, last: int) -> Iterator[pa.RecordBat
             yield picked
 
 
-def _read_row_group(split: Split, columns: list[str]) -> Iterator[pa.RecordBatch]:
+def _read_row_group(split: InputSplit, columns: list[str]) -> Iterator[pa.RecordBatch]:
     for batch in _decoded(split, columns):
         batch.validate(full=True)  # an export may come from anywhere; what is wrong with it is an error, not a crash
         yield batch
 
 
-def _decoded(split: Split, columns: list[str]) -> Iterator[pa.RecordBatch]:
+def _decoded(split: InputSplit, columns: list[str]) -> Iterator[pa.RecordBatch]:
     stat = Path(split.path).stat()
     meta = _metadata(split.path, stat.st_mtime_ns, stat.st_size)
     group = meta.row_group(split.row_group)

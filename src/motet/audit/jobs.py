@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from motet.audit.compare import Difference, Neighbour, differences
+from motet.audit.compare import Neighbour, RowDifference, differences
 from motet.audit.digests import KEY_BYTES
-from motet.audit.inputs import SEGMENT, MemberInput, Split, cuts_within, read_positions, read_split
+from motet.audit.inputs import SEGMENT, InputSplit, MemberInput, boundaries_within, read_positions, read_split
 from motet.audit.kernels import summaries
 from motet.errors import MotetError
 from motet.log.journal.evidence import Facts
@@ -39,7 +39,7 @@ _FAULT = pa.struct([(name, pa.string()) for name in ("check", "kind")] + [("posi
 _STREAM = pa.struct([("view", pa.string()), ("sender", pa.string()), ("epoch", pa.int64())]
                     + [(name, pa.int64()) for name in _LONGS])  # fmt: skip
 _SECOND = pa.struct([(name, pa.int64()) for name in ("second", "rows", "bytes")] + [("latency", pa.list_(pa.int64()))])
-_CELLS = pa.schema(
+_RANGES = pa.schema(
     [("member", pa.string()), ("path", pa.string()), ("first", pa.int64()), ("last", pa.int64()), ("rows", pa.int64()),
      ("digest", pa.binary()), ("faults", pa.list_(_FAULT)), ("streams", pa.list_(_STREAM)),
      ("seconds", pa.list_(_SECOND)), ("error", pa.string()), ("error_position", pa.int64()), ("facts", pa.string())]
@@ -49,7 +49,7 @@ _CELLS = pa.schema(
 def ranges_of(
     spark: SparkSession,
     members: Sequence[MemberInput],
-    cuts: Sequence[int],
+    boundaries: Sequence[int],
     *,
     key: bytes | None = None,
     with_times: bool = False,
@@ -57,12 +57,12 @@ def ranges_of(
     """A line for each cell of each member. Digests can be compared with those that were made with the same `key`; one
     that is drawn here is known to nobody else."""
     key = key or token_bytes(KEY_BYTES)
-    splits = [(split, cuts_within(cuts, split)) for member in members for split in member.splits]
+    splits = [(split, boundaries_within(boundaries, split)) for member in members for split in member.splits]
     splits.sort(key=lambda one: -one[0].rows)
 
     def work(number: int) -> Iterator[pa.RecordBatch]:
-        for split, its_cuts in shares[number]:
-            yield _sum_up(split, its_cuts, key, with_times)
+        for split, its_boundaries in shares[number]:
+            yield _sum_up(split, its_boundaries, key, with_times)
 
     enough = -(-sum(split.rows for split, _ in splits) // ROWS_PER_TASK)
     shares = dealt(splits, min(enough, spark.sparkContext.defaultParallelism * TASKS_PER_CORE))
@@ -87,14 +87,14 @@ def in_tasks(spark: SparkSession, count: int, work: Callable[[int], Iterator[pa.
     return spark.range(0, count, 1, count).mapInArrow(each, ddl)
 
 
-def _sum_up(split: Split, cuts: Sequence[int], key: bytes, with_times: bool) -> pa.RecordBatch:
+def _sum_up(split: InputSplit, boundaries: Sequence[int], key: bytes, with_times: bool) -> pa.RecordBatch:
     """All cells of a piece; then a line of what a segment has beside its rows, and of what cannot be read at all."""
     lines: list[dict[str, Any]] = []
     facts = Facts()
     reached = split.first - 1
     try:
         batches = read_split(split, facts, with_times=with_times)
-        for range_ in summaries(batches, cuts, key=key, with_times=with_times):
+        for range_ in summaries(batches, boundaries, key=key, with_times=with_times):
             lines.append(
                 {
                     "member": split.member,
@@ -114,7 +114,7 @@ def _sum_up(split: Split, cuts: Sequence[int], key: bytes, with_times: bool) -> 
                      | {"error": str(error), "error_position": at})  # fmt: skip
     if split.row_group == SEGMENT:
         lines.append({"member": split.member, "path": split.path, "first": split.first, "facts": facts.to_json()})
-    return pa.RecordBatch.from_pylist(lines, schema=_CELLS)
+    return pa.RecordBatch.from_pylist(lines, schema=_RANGES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +126,10 @@ class Suspect:
     last: int
     low: int
     high: int
-    splits: tuple[tuple[str, tuple[Split, ...]], ...]
+    splits: tuple[tuple[str, tuple[InputSplit, ...]], ...]
 
 
-def compare_ranges(spark: SparkSession, suspects: Sequence[Suspect], owners: dict[str, str]) -> list[Difference]:
+def compare_ranges(spark: SparkSession, suspects: Sequence[Suspect], owners: dict[str, str]) -> list[RowDifference]:
     def work(number: int) -> Iterator[pa.RecordBatch]:
         found = [asdict(one) for suspect in shares[number] for one in _compare(suspect, owners)]
         yield pa.RecordBatch.from_pydict(
@@ -141,7 +141,7 @@ def compare_ranges(spark: SparkSession, suspects: Sequence[Suspect], owners: dic
     return [_parsed(json.loads(row["found"])) for row in rows]
 
 
-def _compare(suspect: Suspect, owners: dict[str, str]) -> list[Difference]:
+def _compare(suspect: Suspect, owners: dict[str, str]) -> list[RowDifference]:
     """Differences in the cell itself. If one stands before it already, rows are compared from the cell's first on."""
     for low in (suspect.low, suspect.first):
         tables = dict(_tables(suspect, low))
@@ -158,7 +158,7 @@ def _tables(suspect: Suspect, low: int) -> Iterator[tuple[str, pa.Table]]:
             yield member, pa.Table.from_batches(batches)
 
 
-def _tolerant(split: Split, first: int, last: int) -> Iterator[pa.RecordBatch]:
+def _tolerant(split: InputSplit, first: int, last: int) -> Iterator[pa.RecordBatch]:
     """What can be read: damage has a finding of its own."""
     try:
         yield from read_positions(split, first, last)
@@ -173,6 +173,6 @@ def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch
 
 
-def _parsed(fields: dict[str, Any]) -> Difference:
+def _parsed(fields: dict[str, Any]) -> RowDifference:
     neighbours = tuple(Neighbour(**one) for one in fields.pop("neighbours"))
-    return Difference(**fields | {"neighbours": neighbours, "reference": tuple(fields["reference"])})
+    return RowDifference(**fields | {"neighbours": neighbours, "reference": tuple(fields["reference"])})

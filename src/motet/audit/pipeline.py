@@ -1,7 +1,7 @@
 """`motet pipeline`: the journals of a group become a lake of Parquet tables, in three steps that only do what is new.
 
     bronze   every member's journal as it is          bronze/member=NAME/batch=N/epoch=E/
-    silver   one row per position, verified           silver/batch=N/epoch=E/      and silver_cells/batch=N/
+    silver   one row per position, verified           silver/batch=N/epoch=E/      and silver_ranges/batch=N/
     gold     rates, latency, senders, views           gold/rates/ gold/latency/ gold/senders/ gold/views/
 
 Bronze and silver are streaming queries with checkpoints. A micro-batch writes one directory that its number names, and
@@ -17,7 +17,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from motet.audit.inputs import RANGE, MemberInput, Split, UnusableInputError, cuts_of, find_members, is_journal
+from motet.audit.inputs import (
+    RANGE,
+    InputSplit,
+    MemberInput,
+    UnusableInputError,
+    boundaries_of,
+    find_members,
+    is_journal,
+)
 from motet.audit.jobs import ranges_of
 from motet.audit.kernels import BINS_PER_OCTAVE, LATENCY_BINS
 from motet.log.journal.reader import JournalReader
@@ -57,7 +65,7 @@ LATENCY = f"""
 
 
 @dataclass(slots=True)
-class Outcome:
+class PipelineOutcome:
     """What a run did."""
 
     bronze: dict[str, int] = field(default_factory=dict)  # rows that were new, by member
@@ -75,9 +83,9 @@ class Pipeline:
             raise UnusableInputError("; ".join(self.unusable) or f"no journal in {', '.join(directories)}")
         self._spark = spark
         self._lake = lake
-        self._outcome = Outcome()
+        self._outcome = PipelineOutcome()
 
-    def run(self) -> Outcome:
+    def run(self) -> PipelineOutcome:
         """Everything that is stable now, and no more."""
         if not any(member.splits for member in self._members):
             raise UnusableInputError(f"no rows yet in {', '.join(member.path for member in self._members)}")
@@ -117,7 +125,7 @@ class Pipeline:
 
         low, high = self._extent(rows)
         ranges = self._verified(low, high)
-        ranges_at = self._lake / "silver_cells" / f"batch={batch}"
+        ranges_at = self._lake / "silver_ranges" / f"batch={batch}"
         self._write(ranges.coalesce(1), ranges_at)
         kept = broadcast(self._spark.read.parquet(str(ranges_at)).select("first", "last", "copies", "agreed"))
         joined = rows.join(kept, col("position").between(col("first"), col("last")), "left").drop("first", "last")
@@ -134,7 +142,7 @@ class Pipeline:
     def _verified(self, low: int, high: int) -> DataFrame:
         """Per cell: how many journals have it, and whether they have it alike. By digests, no rows are moved."""
         members = [MemberInput(member.name, member.path, self._range(member, low, high)) for member in self._members]
-        ranges = ranges_of(self._spark, members, cuts_of(members))
+        ranges = ranges_of(self._spark, members, boundaries_of(members))
         return (
             ranges.where("digest IS NOT NULL")
             .selectExpr("member", "first", "last", "digest")
@@ -151,10 +159,10 @@ class Pipeline:
             expr("sort_array(collect_list(struct(member, hex(digest) AS digest))) AS held"),
         ]
 
-    def _range(self, member: MemberInput, low: int, high: int) -> list[Split]:
+    def _range(self, member: MemberInput, low: int, high: int) -> list[InputSplit]:
         extent = JournalLog([member.path]).extent()
         first, last = max(low, extent.first), min(high, extent.stable)
-        return [Split(member.name, member.path, first, last, RANGE)] if first <= last else []
+        return [InputSplit(member.name, member.path, first, last, RANGE)] if first <= last else []
 
     # Gold
 
@@ -191,11 +199,11 @@ class Pipeline:
         writer = rows.write.mode("overwrite").option("compression", "zstd")
         (writer.partitionBy(*partitions) if partitions else writer).parquet(str(target))
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> PipelineOutcome:
         """What was done so far, by the queries of this run."""
-        if next((self._lake / "silver_cells").glob("*/_SUCCESS"), None) is None:
+        if next((self._lake / "silver_ranges").glob("*/_SUCCESS"), None) is None:
             return self._outcome
-        ranges = self._spark.read.parquet(str(self._lake / "silver_cells"))
+        ranges = self._spark.read.parquet(str(self._lake / "silver_ranges"))
         row = ranges.selectExpr("count_if(NOT agreed) AS bad", "min(first) AS first", "max(last) AS last").first()
         assert row is not None
         self._outcome.conflicts, self._outcome.first, self._outcome.last = row["bad"], row["first"], row["last"]

@@ -15,7 +15,7 @@ MOST_SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class AuditFinding:
     check: str
     member: str
     position: int
@@ -45,11 +45,11 @@ class MemberSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class AuditVerdict:
     members: tuple[MemberSummary, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[AuditFinding, ...]
     unusable: tuple[str, ...]  # inputs that could not be read at all
-    looked_at: dict[str, str]  # check -> on how much it stands; a check that had nothing to look at is not in here
+    checked: dict[str, str]  # check -> on how much it stands; a check that had nothing to look at is not in here
     rows: int
     ranges: int
     seconds: float
@@ -61,16 +61,16 @@ class Verdict:
             return VIOLATED
         return UNUSABLE if self.unusable else OK
 
-    def of(self, check: str) -> list[Finding]:
+    def of(self, check: str) -> list[AuditFinding]:
         return [finding for finding in self.findings if finding.check == check]
 
     def state_of(self, check: str) -> str:
         if self.of(check):
             return "violated"
-        return "ok" if check in self.looked_at else "nothing to check"
+        return "ok" if check in self.checked else "nothing to check"
 
     def to_json(self) -> str:
-        checks = {check: {"state": self.state_of(check), "on": self.looked_at.get(check, "")} for check in CHECKS}
+        checks = {check: {"state": self.state_of(check), "on": self.checked.get(check, "")} for check in CHECKS}
         named = ("ok", "violated", "unusable")[self.exit_code]
         shown = {
             "verdict": named,
@@ -79,10 +79,10 @@ class Verdict:
             "members": [asdict(member) for member in self.members],
             "unusable": list(self.unusable),
         }
-        return json.dumps(shown | {"rows": self.rows, "cells": self.ranges, "seconds": round(self.seconds, 3)})
+        return json.dumps(shown | {"rows": self.rows, "ranges": self.ranges, "seconds": round(self.seconds, 3)})
 
 
-def sorted_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+def sorted_findings(findings: Iterable[AuditFinding]) -> tuple[AuditFinding, ...]:
     """By position, then by the order of the checks; one of each check, member and place, neighbours with the first."""
     unique = {(finding.check, finding.member, finding.position): finding for finding in reversed(list(findings))}
     shown: set[tuple[str, int]] = set()
@@ -94,14 +94,14 @@ def sorted_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(told)
 
 
-def to_text(verdict: Verdict) -> str:
+def to_text(verdict: AuditVerdict) -> str:
     """For people: a line per member, a line per guarantee, then the findings in full."""
     return "\n".join(
         [*_member_lines(verdict), "", *_check_lines(verdict), *_finding_lines(verdict), "", _last_line(verdict)]
     )
 
 
-def _member_lines(verdict: Verdict) -> list[str]:
+def _member_lines(verdict: AuditVerdict) -> list[str]:
     lines = []
     for member in verdict.members:
         extent = f"positions {member.first} to {member.last}, stable to {member.stable}" if member.rows else "empty"
@@ -110,16 +110,16 @@ def _member_lines(verdict: Verdict) -> list[str]:
     return lines + [f"  UNUSABLE: {text}" for text in verdict.unusable]
 
 
-def _check_lines(verdict: Verdict) -> list[str]:
+def _check_lines(verdict: AuditVerdict) -> list[str]:
     marks = {"ok": "ok", "violated": "VIOLATED", "nothing to check": "-"}
     return [
         f"  {marks[verdict.state_of(check)]:<9} {check:<18} {MEANING[check]}"
-        + (f" ({verdict.looked_at[check]})" if check in verdict.looked_at else "")
+        + (f" ({verdict.checked[check]})" if check in verdict.checked else "")
         for check in CHECKS
     ]
 
 
-def _finding_lines(verdict: Verdict) -> list[str]:
+def _finding_lines(verdict: AuditVerdict) -> list[str]:
     lines = []
     for finding in verdict.findings[:MOST_SHOWN]:
         lines += ["", f"  {finding.text}" + (f"  [{finding.where}]" if finding.where else "")]
@@ -133,7 +133,7 @@ def _who(reference: Sequence[str]) -> str:
     return f"   (as at {', '.join(reference)})" if reference else ""
 
 
-def _side_by_side(finding: Finding) -> list[str]:
+def _side_by_side(finding: AuditFinding) -> list[str]:
     lines = []
     for neighbour in finding.neighbours:
         mark = " " if neighbour.expected == neighbour.found else "!"
@@ -143,7 +143,7 @@ def _side_by_side(finding: Finding) -> list[str]:
     return lines
 
 
-def _last_line(verdict: Verdict) -> str:
+def _last_line(verdict: AuditVerdict) -> str:
     size = f"{verdict.rows} rows of {len(verdict.members)} members in {verdict.seconds:.1f} s"
     if verdict.findings:
         return f"VIOLATED: {verdict.findings[0].text}. {size}"

@@ -18,7 +18,7 @@ from motet.errors import MotetError
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-LOOK_EVERY_S = 0.25
+POLL_EVERY_S = 0.25
 TIMEOUT_S = 120.0  # with a batch that is under way; then it is cut short, and is done again by the next run
 AGAIN_AFTER_S = 1.0  # one Ctrl-C may arrive twice: from the terminal, and from whoever started us
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -29,7 +29,7 @@ class QueryFailedError(MotetError):
 
 
 @contextmanager
-def told_to_stop() -> Iterator[threading.Event]:
+def stop_requested() -> Iterator[threading.Event]:
     """Set by Ctrl-C and SIGTERM; another one, a second later or more, interrupts at once.
 
     Begin it when the session is there: the session has a handler of its own.
@@ -60,7 +60,7 @@ def stop_between_batches(queries: Sequence[StreamingQuery], timeout_s: float = T
             if not query.isActive or not query.status["isTriggerActive"] or time.monotonic() > ends_at:
                 query.stop()
                 left.remove(query)
-        time.sleep(LOOK_EVERY_S if left else 0)
+        time.sleep(POLL_EVERY_S if left else 0)
 
 
 def raise_failure(queries: Sequence[StreamingQuery]) -> None:

@@ -42,7 +42,7 @@ class Extent:
     epoch: int
 
 
-class Log(Protocol):
+class ReadableLog(Protocol):
     def extent(self) -> Extent: ...
 
     def starts(self) -> list[int]:
@@ -53,7 +53,7 @@ class Log(Protocol):
     def close(self) -> None: ...
 
 
-def open_log(options: SourceOptions) -> Log:
+def open_log(options: SourceOptions) -> ReadableLog:
     if options.path:
         return JournalLog(options.path)
     return ServiceLog(options.members, options.token, options.tls_roots)

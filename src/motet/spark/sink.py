@@ -57,7 +57,7 @@ class SinkOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class SinkColumns:
     """Which columns of the rows are what."""
 
     key: str | None
@@ -65,7 +65,7 @@ class Shape:
 
 
 @dataclass
-class Rows(WriterCommitMessage):
+class TaskRows(WriterCommitMessage):
     """The rows of one task, as an Arrow stream."""
 
     stream: bytes
@@ -74,7 +74,7 @@ class Rows(WriterCommitMessage):
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
     if overwrite:
         raise ConfigError('a log only grows: write with mode("append"), not mode("overwrite")')
-    return BatchWriter(parse_sink(options), _shape(options, schema))
+    return BatchWriter(parse_sink(options), _columns_of(options, schema))
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType) -> StreamWriter:
@@ -84,7 +84,7 @@ def stream_writer(options: Mapping[str, str], schema: StructType) -> StreamWrite
             "the sink must know its query again after a restart: set option checkpointLocation on the query itself, or "
             "option sink_id to a name that no other query uses"
         )
-    return StreamWriter(parsed, _shape(options, schema))
+    return StreamWriter(parsed, _columns_of(options, schema))
 
 
 def parse_sink(options: Mapping[str, str]) -> SinkOptions:
@@ -105,7 +105,7 @@ def parse_sink(options: Mapping[str, str]) -> SinkOptions:
     )
 
 
-def _shape(options: Mapping[str, str], schema: StructType) -> Shape:
+def _columns_of(options: Mapping[str, str], schema: StructType) -> SinkColumns:
     names = schema.fieldNames()
     identity = {key.lower(): value for key, value in options.items()}.get("identity")
     allowed = {_PAYLOAD, _KEY} | ({identity} if identity else set())
@@ -115,28 +115,28 @@ def _shape(options: Mapping[str, str], schema: StructType) -> Shape:
             f"identity names; the rows have {', '.join(names)}. Select what is to be sent, "
             "for example df.select('key', 'payload')"
         )
-    return Shape(_KEY if _KEY in names else None, identity)
+    return SinkColumns(_KEY if _KEY in names else None, identity)
 
 
-def packed(batches: Iterator[pa.RecordBatch], shape: Shape) -> Rows:
+def packed(batches: Iterator[pa.RecordBatch], columns_of: SinkColumns) -> TaskRows:
     """In the task: the columns that matter, in one stream."""
     out = pa.BufferOutputStream()
     writer = None
     for batch in batches:
-        rows = _picked(batch, shape)
+        rows = _selected(batch, columns_of)
         writer = writer or pa.ipc.new_stream(out, rows.schema)
         writer.write_batch(rows)
     if writer:
         writer.close()
-    return Rows(out.getvalue().to_pybytes())
+    return TaskRows(out.getvalue().to_pybytes())
 
 
-def _picked(batch: pa.RecordBatch, shape: Shape) -> pa.RecordBatch:
+def _selected(batch: pa.RecordBatch, columns_of: SinkColumns) -> pa.RecordBatch:
     columns = {_PAYLOAD: batch.column(_PAYLOAD).cast(pa.binary())}
-    if shape.key:
-        columns[_KEY] = batch.column(shape.key).cast(pa.binary())
-    if shape.identity:
-        columns[_IDENTITY] = batch.column(shape.identity)
+    if columns_of.key:
+        columns[_KEY] = batch.column(columns_of.key).cast(pa.binary())
+    if columns_of.identity:
+        columns[_IDENTITY] = batch.column(columns_of.identity)
     return pa.RecordBatch.from_pydict(columns)
 
 
@@ -145,7 +145,7 @@ def in_order(messages: Sequence[WriterCommitMessage | None]) -> pa.Table | None:
 
     Rows without an identity are ordered by their content. Equal rows are as good as each other, so their order is none.
     """
-    tables = [pa.ipc.open_stream(one.stream).read_all() for one in messages if isinstance(one, Rows) and one.stream]
+    tables = [pa.ipc.open_stream(one.stream).read_all() for one in messages if isinstance(one, TaskRows) and one.stream]
     if not tables or not sum(table.num_rows for table in tables):
         return None
     rows = pa.concat_tables(tables)
@@ -167,12 +167,12 @@ def producer_of(sink_id: str) -> int:
 
 
 class BatchWriter(DataSourceArrowWriter):
-    def __init__(self, options: SinkOptions, shape: Shape) -> None:
+    def __init__(self, options: SinkOptions, columns_of: SinkColumns) -> None:
         self._options = options
-        self._shape = shape
+        self._columns_of = columns_of
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Rows:
-        return packed(iterator, self._shape)
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskRows:
+        return packed(iterator, self._columns_of)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Spark commits a batch write once. Who wants to try the whole job again says sink_id and batch_id."""
@@ -182,12 +182,12 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    def __init__(self, options: SinkOptions, shape: Shape) -> None:
+    def __init__(self, options: SinkOptions, columns_of: SinkColumns) -> None:
         self._options = options
-        self._shape = shape
+        self._columns_of = columns_of
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Rows:
-        return packed(iterator, self._shape)
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskRows:
+        return packed(iterator, self._columns_of)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  (PySpark's name)
         rows = in_order(messages)

@@ -36,7 +36,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from motet.errors import ConfigError, MotetError
-from motet.spark.logs import Extent, Log, check_start, open_log
+from motet.spark.logs import Extent, ReadableLog, check_start, open_log
 from motet.spark.options import SourceOptions, parse_source
 from motet.spark.pushdown import HIGHEST, Wanted, bounds_of_in, push
 from motet.spark.tasks import settle_worker
@@ -127,15 +127,15 @@ def split(first: int, last: int, options: SourceOptions, starts: Sequence[int] =
     if rows <= 0:
         return []
     parts = min(rows, options.partitions or -(-rows // options.rows_per_partition))
-    cuts = [first + rows * part // parts for part in range(parts + 1)]
-    cuts[1:-1] = [_moved(cut, starts, rows // parts // 4) for cut in cuts[1:-1]]
-    return [Range(low, high - 1) for low, high in pairwise(cuts)]
+    boundaries = [first + rows * part // parts for part in range(parts + 1)]
+    boundaries[1:-1] = [_moved(boundary, starts, rows // parts // 4) for boundary in boundaries[1:-1]]
+    return [Range(low, high - 1) for low, high in pairwise(boundaries)]
 
 
-def _moved(cut: int, starts: Sequence[int], most: int) -> int:
+def _moved(boundary: int, starts: Sequence[int], most: int) -> int:
     """To the nearest start, by at most so much."""
-    nearest = min(starts, key=lambda start: abs(start - cut), default=cut)
-    return nearest if abs(nearest - cut) <= most else cut
+    nearest = min(starts, key=lambda start: abs(start - boundary), default=boundary)
+    return nearest if abs(nearest - boundary) <= most else boundary
 
 
 def read_range(part: Range, options: SourceOptions, schema: pa.Schema, wanted: Wanted) -> Iterator[pa.RecordBatch]:
@@ -225,7 +225,7 @@ class MotetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: int | None = None  # Trigger.AvailableNow reads up to here
 
     @cached_property
-    def _log(self) -> Log:
+    def _log(self) -> ReadableLog:
         return open_log(self._options)
 
     def initialOffset(self) -> Offset:  # noqa: N802

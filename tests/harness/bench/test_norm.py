@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from motet.harness.bench.conduct import measure
 from motet.harness.bench.job import Load
+from motet.harness.bench.measure import measure
 from motet.harness.bench.peers.field import PEERS, why_not
 from motet.harness.bench.peers.norm_stream import SEGMENT, cut, written
 from motet.harness.bench.worker import BATCH_BYTES

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from motet.errors import ConfigError
 from motet.harness.bench.figures import JGROUPS
-from motet.harness.bench.job import MOTET, Outcome, Run, Sample
+from motet.harness.bench.job import MOTET, Run, Sample, WorkerOutcome
 from motet.harness.bench.member import config_of
 from motet.harness.bench.peers.field import PEERS, why_not
 from motet.harness.bench.plot import plot
@@ -132,7 +132,9 @@ def test_a_plot_of_nothing_is_empty_and_still_a_picture() -> None:
 
 
 def test_an_outcome_is_what_happened_between_its_first_and_its_last_sample() -> None:
-    outcome = Outcome(0, [Sample(10.0, 1_000, 1.0, 50), Sample(11.0, 3_000, 1.5, 80), Sample(12.0, 5_000, 2.0, 70)])
+    outcome = WorkerOutcome(
+        0, [Sample(10.0, 1_000, 1.0, 50), Sample(11.0, 3_000, 1.5, 80), Sample(12.0, 5_000, 2.0, 70)]
+    )
     assert (outcome.rate, outcome.cpu_share, outcome.rss_bytes) == (2_000, 0.5, 80)
 
 

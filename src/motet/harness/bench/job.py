@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-Kind = Literal["rate", "latency", "calls", "kill", "heal"]
+MeasurementKind = Literal["rate", "latency", "calls", "kill", "heal"]
 Order = Literal["fifo", "total", "direct"]
 MOTET = "motet"
 
@@ -38,7 +38,7 @@ class Job:
     """One process of one measurement."""
 
     system: str
-    kind: Kind
+    kind: MeasurementKind
     load: Load
     index: int
     seconds: float
@@ -57,7 +57,7 @@ class Sample(NamedTuple):
 
 
 @dataclass(slots=True)
-class Outcome:
+class WorkerOutcome:
     """What one process saw of one measurement."""
 
     index: int

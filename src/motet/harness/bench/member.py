@@ -10,22 +10,22 @@ from motet.api.group import Group
 from motet.api.joining import Joining
 from motet.config import Config
 from motet.harness.bench.job import Job, Load
-from motet.harness.bench.party import Tally
+from motet.harness.bench.system_under_test import Tally
 from motet.protocol.core.identity import Address
 
 KEY = "1:" + "0" * 64  # a key for measurements only
 
 
-class MotetParty:
+class MotetSystem:
     def __init__(self, job: Job, group: Group) -> None:
         self.group = group
         self.address = str(group.address.endpoint)
         self._load = job.load
-        self._rests = job.load.slow_ms / 1000 if job.index == 0 else 0.0
+        self._pause_s = job.load.slow_ms / 1000 if job.index == 0 else 0.0
         self._peer: Address = group.address
         self._batches: AsyncIterator[BatchEvent] = group.batches()
 
-    async def meet(self, addresses: Sequence[str]) -> None:
+    async def connect(self, addresses: Sequence[str]) -> None:
         """The view is whole, and rules of faults are entered: joining was not to be measured."""
         view = await self.group.until(lambda view: len(view.members) == self._load.members)
         self._peer = view.members[0]
@@ -60,10 +60,10 @@ class MotetParty:
             await self._count_singly(tally)
         async for event in self.group.batches():
             if isinstance(event, Batch):
-                tally.looked_at += sum(map(len, event.payloads))
+                tally.bytes_read += sum(map(len, event.payloads))
                 tally.delivered += len(event.payloads)
-                if self._rests:
-                    await asyncio.sleep(self._rests)
+                if self._pause_s:
+                    await asyncio.sleep(self._pause_s)
 
     async def _count_singly(self, tally: Tally) -> None:
         async for event in self.group:
@@ -77,7 +77,7 @@ class MotetParty:
         await self.group.leave()
 
 
-async def open_party(job: Job) -> MotetParty:
+async def open_system(job: Job) -> MotetSystem:
 
     joining = Joining(
         "bench",
@@ -88,7 +88,7 @@ async def open_party(job: Job) -> MotetParty:
         thread=job.load.has_thread,
         on_call=lambda sender, payload: payload,
     )
-    return MotetParty(job, await joining)
+    return MotetSystem(job, await joining)
 
 
 def config_of(load: Load) -> Config:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from motet.errors import ConfigError
 from motet.harness.bench.figures import JGROUPS
-from motet.harness.bench.job import Kind, Load, Order
+from motet.harness.bench.job import Load, MeasurementKind, Order
 
 Metric = Literal["rate", "median", "calls", "seconds", "memory"]
 UNITS: dict[Metric, str] = {
@@ -30,7 +30,7 @@ class Row:
     name: str
     section: str
     title: str
-    kind: Kind
+    kind: MeasurementKind
     load: Load
     metric: Metric = "rate"
     reference: float | None = None  # of JGroups

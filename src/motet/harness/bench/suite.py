@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from motet.errors import MotetError
-from motet.harness.bench.conduct import measure
 from motet.harness.bench.job import MOTET, Run
+from motet.harness.bench.measure import measure
 from motet.harness.bench.peers.field import PEERS, Peer, why_not
 from motet.harness.bench.results import Figure, Results
 from motet.harness.bench.rows import Row

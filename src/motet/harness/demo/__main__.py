@@ -12,8 +12,8 @@ from motet.harness.demo.tether import tie_to_parent
 def main() -> None:
     role, given = sys.argv[1], json.loads(sys.argv[2])
     tie_to_parent(int(given["parent"]))  # before anything that takes time
-    if role == "player":
-        from motet.harness.demo.player import play
+    if role == "member":
+        from motet.harness.demo.member_process import play
 
         play(given)
     else:

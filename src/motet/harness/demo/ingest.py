@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-LOOK_EVERY_S = 0.25
+POLL_EVERY_S = 0.25
 PAUSE_S = 1.0  # before a query is started again
 MOST_FAILURES = 5  # in a row; Spark gives a Python worker ten seconds to start, which a busy machine may exceed
 MOST_LINES = 12  # of a cause
 COMPARED = ("epoch", "view", "sender", "seqno", "sent_at", "key", "payload")  # delivered_at is each member's own
 
 
-class QueryFailedError(MotetError):
+class IngestFailedError(MotetError):
     """The streaming query fails whenever it is started."""
 
 
@@ -46,7 +46,7 @@ class Ingest:
         self._position = 0
         self._restarts = 0
         self._failures = 0  # since the table last grew
-        self._told: tuple[int, int] | None = None
+        self._reported: tuple[int, int] | None = None
 
     def stream(self, command: dict[str, Any]) -> None:
         self._given = command
@@ -62,7 +62,7 @@ class Ingest:
         except Exception as error:  # PySpark's own, or what the JVM threw
             self._query, self._failure = None, error
 
-    def look(self) -> int:
+    def refresh(self) -> int:
         """Tell how far the table is, and start a query again that failed. The answer is the table's last position."""
         if not self._given:
             return 0
@@ -70,28 +70,30 @@ class Ingest:
         if failure is not None:
             self._start_again(failure)
         elif self._query is not None:
-            self._tell(*_progress(self._query))
+            self._report(*_progress(self._query))
         return self._position
 
-    def _tell(self, position: int, batches: int) -> None:
+    def _report(self, position: int, batches: int) -> None:
         if position > self._position:  # one that was started again does not know yet how far it was
             self._position, self._failures = position, 0
-        if (self._position, self._restarts) != self._told:
-            self._told = (self._position, self._restarts)
+        if (self._position, self._restarts) != self._reported:
+            self._reported = (self._position, self._restarts)
             say(stream={"position": self._position, "batches": batches, "restarts": self._restarts})
 
     def _start_again(self, failure: Exception) -> None:
         self._failures += 1
         if self._failures == MOST_FAILURES:
-            raise QueryFailedError(f"its query failed {MOST_FAILURES} times in a row: {cause_of(failure)}") from failure
+            raise IngestFailedError(
+                f"its query failed {MOST_FAILURES} times in a row: {cause_of(failure)}"
+            ) from failure
         sys.stderr.write(f"the query failed and is started again from its checkpoint: {failure}\n")
         self._restarts += 1
         time.sleep(PAUSE_S)
         self._start()
 
     def drain(self, position: int) -> None:
-        while self.look() < position:
-            time.sleep(LOOK_EVERY_S)
+        while self.refresh() < position:
+            time.sleep(POLL_EVERY_S)
         if self._query is not None:
             self._query.stop()
         self._given, self._query = {}, None
@@ -122,7 +124,7 @@ class Ingest:
         Path(command["report"]).write_text(to_html(verdict, "Motet demo: the audit"), encoding="utf-8")
         say(audit=json.loads(verdict.to_json()))
 
-    def obey(self, command: dict[str, Any]) -> bool:
+    def execute(self, command: dict[str, Any]) -> bool:
         match command["do"]:
             case "stream":
                 self.stream(command)
@@ -140,8 +142,8 @@ class Ingest:
 def cause_of(error: Exception) -> str:
     """The text of an error without the frames of Java's stack, which fill most of what Spark says."""
     lines = [line.strip() for line in str(error).splitlines()]
-    told = [line for line in lines if line and not line.startswith(("at ", "... "))]
-    return "\n".join(told[:MOST_LINES])
+    reported = [line for line in lines if line and not line.startswith(("at ", "... "))]
+    return "\n".join(reported[:MOST_LINES])
 
 
 def _progress(query: StreamingQuery) -> tuple[int, int]:
@@ -205,7 +207,7 @@ def _work(given: dict[str, Any]) -> None:
     goes_on = True
     while goes_on:
         with contextlib.suppress(queue.Empty):
-            goes_on = work.obey(commands.get(timeout=LOOK_EVERY_S))
-        work.look()
+            goes_on = work.execute(commands.get(timeout=POLL_EVERY_S))
+        work.refresh()
     _stop(spark)
     say(left=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 NAMES = ("ada", "ben", "cleo", "dan", "eve")
-SPEAKERS = ("ada", "ben", "cleo")
+SENDERS = ("ada", "ben", "cleo")
 VICTIM = "ada"  # the oldest, so it coordinates; it speaks; and Spark asks it first
 MAJORITY = ("ada", "ben", "dan")
 MINORITY = ("cleo", "eve")  # one of them speaks: it must wait
@@ -29,7 +29,7 @@ SETTINGS = {  # a laptop that starts a JVM beside five members may leave one wit
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DemoPlan:
     out: Path
     seconds: float = SECONDS  # of traffic in all; what must be waited for comes on top
     with_spark: bool = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from motet.harness.runs.child import main
+from motet.harness.runs.member_process import main
 
 if __name__ == "__main__":
     main(int(sys.argv[1]), sys.argv[2])

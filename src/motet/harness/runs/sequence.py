@@ -24,7 +24,7 @@ from motet.harness.runs.work import IDENTITY_BYTES, NUMBER_BITS, filler_byte
 Entries = npt.NDArray[np.uint64]
 
 
-class Span(NamedTuple):
+class SequenceSpan(NamedTuple):
     """Entries of neighbouring positions."""
 
     first: int
@@ -36,7 +36,7 @@ class Span(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class SequenceDifference:
     position: int
     one: int  # entries
     other: int
@@ -78,7 +78,7 @@ class DeliveredSequence:
         del self._entries[kept:]
         return forgotten
 
-    def spans(self, last: int | None = None) -> Iterator[Span]:
+    def spans(self, last: int | None = None) -> Iterator[SequenceSpan]:
         """What is there up to position `last`."""
         if not self._starts:
             return
@@ -87,7 +87,7 @@ class DeliveredSequence:
         for (position, index), end in zip(self._starts, ends, strict=True):
             stop = end if last is None else min(end, index + max(0, last - position + 1))
             if stop > index:
-                yield Span(position, entries[index:stop].copy())
+                yield SequenceSpan(position, entries[index:stop].copy())
 
 
 def read_batch(sender: int, payloads: Sequence[bytes], size: int) -> tuple[bytes, int]:
@@ -108,7 +108,7 @@ def read_batch(sender: int, payloads: Sequence[bytes], size: int) -> tuple[bytes
 # Files, by which a member hands its sequence to whoever judges it
 
 
-def save(path: Path, spans: Sequence[Span]) -> None:
+def save(path: Path, spans: Sequence[SequenceSpan]) -> None:
     """A line of JSON with the first position and the length of each span, and then the entries of all of them."""
     with path.open("wb") as file:
         file.write(json.dumps([(span.first, len(span.entries)) for span in spans]).encode() + b"\n")
@@ -116,10 +116,10 @@ def save(path: Path, spans: Sequence[Span]) -> None:
             file.write(span.entries.tobytes())
 
 
-def load(path: Path) -> list[Span]:
+def load(path: Path) -> list[SequenceSpan]:
     with path.open("rb") as file:
         heads = json.loads(file.readline())
-        return [Span(first, np.frombuffer(file.read(8 * count), dtype=np.uint64)) for first, count in heads]
+        return [SequenceSpan(first, np.frombuffer(file.read(8 * count), dtype=np.uint64)) for first, count in heads]
 
 
 def save_numbers(path: Path, numbers: Sequence[int]) -> None:
@@ -132,7 +132,7 @@ def load_numbers(path: Path) -> npt.NDArray[np.uint64]:
     return np.fromfile(path, dtype=np.uint64) if path.exists() else np.zeros(0, np.uint64)
 
 
-def digest(spans: Sequence[Span]) -> str:
+def digest(spans: Sequence[SequenceSpan]) -> str:
     """Of positions, senders and contents."""
     made = hashlib.sha256()
     for span in spans:
@@ -141,7 +141,7 @@ def digest(spans: Sequence[Span]) -> str:
     return made.hexdigest()[:16]
 
 
-def gaps(spans: Sequence[Span], last: int) -> list[tuple[int, int]]:
+def gaps(spans: Sequence[SequenceSpan], last: int) -> list[tuple[int, int]]:
     """Positions up to `last` that are missing, first and last of each gap."""
     missing, expected = [], 1
     for span in spans:
@@ -151,13 +151,13 @@ def gaps(spans: Sequence[Span], last: int) -> list[tuple[int, int]]:
     return [*missing, (expected, last)] if expected <= last else missing
 
 
-def first_difference(one: Sequence[Span], other: Sequence[Span]) -> Difference | None:
+def first_difference(one: Sequence[SequenceSpan], other: Sequence[SequenceSpan]) -> SequenceDifference | None:
     """At the smallest position that both have and do not agree on."""
     found = (_difference(a, b) for a in one for b in other if a.first <= b.last and b.first <= a.last)
     return min((d for d in found if d is not None), key=lambda d: d.position, default=None)
 
 
-def _difference(one: Span, other: Span) -> Difference | None:
+def _difference(one: SequenceSpan, other: SequenceSpan) -> SequenceDifference | None:
     first, last = max(one.first, other.first), min(one.last, other.last)
     ours = one.entries[first - one.first : last - one.first + 1]
     theirs = other.entries[first - other.first : last - other.first + 1]
@@ -165,14 +165,14 @@ def _difference(one: Span, other: Span) -> Difference | None:
     if not len(unequal):
         return None
     at = int(unequal[0])
-    return Difference(first + at, int(ours[at]), int(theirs[at]))
+    return SequenceDifference(first + at, int(ours[at]), int(theirs[at]))
 
 
-def holds(spans: Sequence[Span], entry: int) -> bool:
+def holds(spans: Sequence[SequenceSpan], entry: int) -> bool:
     return any((span.entries == np.uint64(entry)).any() for span in spans)
 
 
-def counts_of(spans: Sequence[Span], sender: int, messages: int) -> npt.NDArray[np.int64]:
+def counts_of(spans: Sequence[SequenceSpan], sender: int, messages: int) -> npt.NDArray[np.int64]:
     """How often each message of one sender is there, by its number; all of them are below `messages`."""
     counts = np.zeros(messages, np.int64)
     for span in spans:

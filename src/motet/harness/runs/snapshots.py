@@ -41,7 +41,7 @@ def _member_lines(member: dict[str, Any]) -> Iterator[str]:
     for window in member["windows"]:
         span = f"low {window['low']}, delivered {window['delivered']}, high {window['high']}"
         yield f"  window {window['stream']} {short(window['peer'])}: {span}"
-    held = [_held(one) for one in member["held_back"]]
+    held = [_held_back(one) for one in member["held_back"]]
     yield f"  hold-back queue: {len(held)} frames" + _listed(held)
     sent = [f"{one['frame']} {one['id']} to {', '.join(map(short, one['to']))}" for one in member["retransmitted"]]
     yield f"  still retransmitted: {len(sent)} frames" + _listed(sent)
@@ -49,7 +49,7 @@ def _member_lines(member: dict[str, Any]) -> Iterator[str]:
     yield f"  accepted and not sent: {len(waiting)} messages" + _listed(waiting)
 
 
-def _held(one: dict[str, Any]) -> str:
+def _held_back(one: dict[str, Any]) -> str:
     state = "agreed" if one["is_decided"] else "proposed"
     return f"{short(one['sender'])}/{one['id']} {state} {one['number']}"
 

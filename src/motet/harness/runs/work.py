@@ -29,7 +29,7 @@ DELAYS = 20  # a message is agreed on in three one-way hops; the slowest of hund
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RunPlan:
     """One run."""
 
     members: int

@@ -26,19 +26,23 @@ from motet.protocol.core.units import MILLISECOND, format_ns
 from motet.protocol.core.view import View
 from motet.protocol.membership import DetectorConfig
 from motet.sim.checkers.channels import Violation
-from motet.sim.world.history import BeganChange, BeganMerge, Blame, Blamed, EnteredView, History
+from motet.sim.world.history import Accusation, AccusationKind, BeganChange, BeganMerge, EnteredView, History
 from motet.sim.world.network import Link
 
 MARGIN_NS = MILLISECOND  # what a late wake-up and a drifting clock add to the time since the last question
-_RULES = {Blame.SUSPECTED: "verified", Blame.ACCUSED: "accused", Blame.UNANSWERED: "answered"}
+_RULES = {
+    AccusationKind.SUSPECTED: "verified",
+    AccusationKind.FLUSH_TIMEOUT: "accused",
+    AccusationKind.MERGE_UNANSWERED: "answered",
+}
 
 
-def check_blame(history: History, detector: DetectorConfig) -> list[Violation]:
-    return list(_Judge(history, detector).run())
+def check_accusations(history: History, detector: DetectorConfig) -> list[Violation]:
+    return list(_AccusationChecker(history, detector).run())
 
 
 @dataclass(slots=True)
-class _Judge:
+class _AccusationChecker:
     history: History
     detector: DetectorConfig
     _stays: dict[Address, list[EnteredView]] = field(default_factory=dict)  # of each, so far
@@ -54,28 +58,30 @@ class _Judge:
                     self._changes[event.member] = event
                 case BeganMerge():
                     self._merges[event.member] = event
-                case Blamed() if self._is_wronged(event):
+                case Accusation() if self._is_unfounded(event):
                     what = f"{event.by} {event.what.value} {event.whom}, which ran, and could hear and be heard"
                     yield Violation(_RULES[event.what], f"{format_ns(event.at)}: {what}")
 
-    def _is_wronged(self, blamed: Blamed) -> bool:
-        match blamed.what:
-            case Blame.SUSPECTED:
+    def _is_unfounded(self, accusation: Accusation) -> bool:
+        match accusation.what:
+            case AccusationKind.SUSPECTED:
                 timeout_ns = self.detector.verify_ns // self.detector.verify_attempts
-                since = blamed.at - timeout_ns - timeout_ns // 500 - MARGIN_NS
-                return self._hear_one_another((blamed.by, blamed.whom), since, blamed.at)
-            case Blame.ACCUSED:
-                return self._is_wrongly_accused(blamed)
-            case Blame.UNANSWERED:
-                merge = self._merges.get(blamed.by)
-                return merge is not None and self._hear_one_another((blamed.by, blamed.whom), merge.at, blamed.at)
+                since = accusation.at - timeout_ns - timeout_ns // 500 - MARGIN_NS
+                return self._reached_one_another((accusation.by, accusation.whom), since, accusation.at)
+            case AccusationKind.FLUSH_TIMEOUT:
+                return self._is_unfounded_flush_timeout(accusation)
+            case AccusationKind.MERGE_UNANSWERED:
+                merge = self._merges.get(accusation.by)
+                return merge is not None and self._reached_one_another(
+                    (accusation.by, accusation.whom), merge.at, accusation.at
+                )
 
-    def _is_wrongly_accused(self, blamed: Blamed) -> bool:
-        change, view = self._changes.get(blamed.by), self._stays[blamed.by][-1].view
-        if change is None or change.view != view.id or not _is_junior(view, blamed.whom, blamed.by):
+    def _is_unfounded_flush_timeout(self, accusation: Accusation) -> bool:
+        change, view = self._changes.get(accusation.by), self._stays[accusation.by][-1].view
+        if change is None or change.view != view.id or not _is_junior(view, accusation.whom, accusation.by):
             return False
         were_there = all(self._was_there(member, change) for member in change.asked)
-        return were_there and self._hear_one_another(change.asked, change.at, blamed.at)
+        return were_there and self._reached_one_another(change.asked, change.at, accusation.at)
 
     def _was_there(self, member: Address, change: BeganChange) -> bool:
         """All the time since in the view that ends, or in the one that followed; who goes on alone is nowhere."""
@@ -85,7 +91,7 @@ class _Judge:
         is_one_further = len(stays) > 1 and stays[-2].view.id == change.view and len(stays[-1].view.members) > 1
         return stays[-1].view.id == change.view or is_one_further
 
-    def _hear_one_another(self, members: tuple[Address, ...], since: int, until: int) -> bool:
+    def _reached_one_another(self, members: tuple[Address, ...], since: int, until: int) -> bool:
         keys: list[Address | Link] = [*members, *((one.name, other.name) for one, other in permutations(members, 2))]
         is_started = all(member in self._stays and self._stays[member][0].at <= since for member in members)
         return is_started and not any(self._was_out(key, since, until) for key in keys)

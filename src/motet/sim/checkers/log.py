@@ -29,33 +29,35 @@ from motet.sim.world.history import (
     DeliveredBatch,
     EnteredView,
     History,
+    MessageStream,
     PersistedAt,
+    RestartedWithState,
     RolledBackAt,
     StableAt,
-    Stream,
-    WokeUp,
 )
 
-Entry = tuple[Address, bytes]
+LoggedMessage = tuple[Address, bytes]
 
 
 @dataclass(slots=True)
-class _Log:
+class _MemberLog:
     """What one process holds."""
 
-    entries: dict[int, Entry] = field(default_factory=dict)
+    entries: dict[int, LoggedMessage] = field(default_factory=dict)
     withdrawn: set[bytes] = field(default_factory=set)
     next: int | None = None  # the position that must follow; None: it may begin anywhere
     stable: int = 0
     fresh: list[int] = field(default_factory=list)  # positions that it delivered since its last view began
     earlier: list[int] = field(default_factory=list)  # positions of earlier views, and nothing delivered since
-    carried: dict[int, Entry] = field(default_factory=dict)  # what it held of earlier views when it delivered more
+    carried: dict[int, LoggedMessage] = field(
+        default_factory=dict
+    )  # what it held of earlier views when it delivered more
 
     def begin_view(self) -> None:
         self.earlier += self.fresh
         self.fresh = []
 
-    def deliver(self, position: int, entry: Entry) -> None:
+    def deliver(self, position: int, entry: LoggedMessage) -> None:
         if self.earlier:
             self.carried.update((at, self.entries[at]) for at in self.earlier if at in self.entries)
             self.earlier = []
@@ -66,8 +68,8 @@ class _Log:
 @dataclass(slots=True)
 class LogChecker:
     history: History
-    logs: dict[Address, _Log] = field(default_factory=dict)
-    agreed: dict[int, tuple[Entry, Address]] = field(default_factory=dict)  # stable, and who said so first
+    logs: dict[Address, _MemberLog] = field(default_factory=dict)
+    agreed: dict[int, tuple[LoggedMessage, Address]] = field(default_factory=dict)  # stable, and who said so first
     violations: list[Violation] = field(default_factory=list)
     waits_for_disk: bool = False
     is_prompt: bool = True  # applications take what is delivered at once, so the history says who had it when
@@ -85,8 +87,8 @@ class LogChecker:
                     self._roll_back(event)
                 case StableAt():
                     self._stabilise(event)
-                case WokeUp():
-                    self._wake_up(event)
+                case RestartedWithState():
+                    self._restart_with_state(event)
                 case PersistedAt():
                     self._on_disk[event.member] = event.position
                 case EnteredView():
@@ -98,17 +100,17 @@ class LogChecker:
             self._compare(member, self._log(member).entries)
         for member, log in self.logs.items():
             self._check_order(member, log)
-            self._check_told(member, log)
+            self._check_notified(member, log)
         return self.violations
 
-    def _log(self, member: Address) -> _Log:
-        return self.logs.setdefault(member, _Log())
+    def _log(self, member: Address) -> _MemberLog:
+        return self.logs.setdefault(member, _MemberLog())
 
-    def _wake_up(self, event: WokeUp) -> None:
+    def _restart_with_state(self, event: RestartedWithState) -> None:
         """It goes on with the log that it had; if its own word ends a view, exactly where it stopped."""
         before = self._log(event.before)
         kept = {position: entry for position, entry in before.entries.items() if position <= event.position}
-        self.logs[event.member] = _Log(kept, set(), event.position + 1, before.stable, earlier=sorted(kept))
+        self.logs[event.member] = _MemberLog(kept, set(), event.position + 1, before.stable, earlier=sorted(kept))
         self._on_disk[event.member] = event.position
 
     def _deliver(self, event: DeliveredBatch) -> None:
@@ -155,14 +157,14 @@ class LogChecker:
         if self.waits_for_disk and on_disk < event.position:
             self._violate("stable", f"{event.member} calls {event.position} stable, and {member} has {on_disk} on disk")
 
-    def _compare(self, member: Address, entries: dict[int, Entry]) -> None:
+    def _compare(self, member: Address, entries: dict[int, LoggedMessage]) -> None:
         for position, entry in entries.items():
             known, by = self.agreed.setdefault(position, (entry, member))
             if known != entry:
                 what = f"{member} has {_brief(entry)}, {by} has {_brief(known)}"
                 self._violate("total order", f"at position {position} {what}")
 
-    def _check_told(self, member: Address, log: _Log) -> None:
+    def _check_notified(self, member: Address, log: _MemberLog) -> None:
         """What was taken back after something further had been delivered was told too late."""
         for position, entry in log.carried.items():
             agreed, by = self.agreed.get(position, (entry, member))
@@ -170,7 +172,7 @@ class LogChecker:
                 what = f"{_brief(entry)} at {position}, where {by} has {_brief(agreed)}"
                 self._violate("told", f"{member} delivered in a later view while it held {what}")
 
-    def _check_order(self, member: Address, log: _Log) -> None:
+    def _check_order(self, member: Address, log: _MemberLog) -> None:
         last: dict[Address, int] = {}
         seen: set[bytes] = set()
         for position in sorted(log.entries):
@@ -191,7 +193,7 @@ class LogChecker:
         """Where each message stands in what a process sent: an append may stand there more than once."""
         if sender not in self._sent:
             self._sent[sender] = {}
-            for place, message in enumerate(self.history.accepted.get(Stream(Channel.TOTAL, sender, None), [])):
+            for place, message in enumerate(self.history.accepted.get(MessageStream(Channel.TOTAL, sender, None), [])):
                 self._sent[sender].setdefault(message, []).append(place)
         return self._sent[sender]
 
@@ -209,7 +211,7 @@ class LogChecker:
         """Whoever waited for a state in vain dropped what it had kept back: that is in the state which it got later."""
         waited = {member for member, view_id in self.history.lacking if (member, view_id) not in self.history.received}
         for member in [member for member in final if member not in waited]:
-            stream = Stream(Channel.TOTAL, member, None)
+            stream = MessageStream(Channel.TOTAL, member, None)
             log = self._log(member)
             held = {message for _, message in log.entries.values()} | log.withdrawn
             told = (tag for address, tag in self.history.repeated if address == member)
@@ -228,5 +230,5 @@ def _at(event: DeliveredBatch) -> str:
     return f"{format_ns(event.at)}: {event.receiver} delivers of {event.sender}"
 
 
-def _brief(entry: Entry) -> str:
+def _brief(entry: LoggedMessage) -> str:
     return f"{entry[1][:40].decode(errors='replace').rstrip('.')!r}"

@@ -22,7 +22,14 @@ from motet.protocol.core.effects import Channel
 from motet.protocol.core.identity import Address
 from motet.protocol.wire.snapshot import Report, SnapshotId
 from motet.sim.checkers.channels import Violation
-from motet.sim.world.history import DeliveredBatch, EndedSnapshot, History, RecordedState, StartedSnapshot, Stream
+from motet.sim.world.history import (
+    DeliveredBatch,
+    EndedSnapshot,
+    History,
+    MessageStream,
+    RecordedState,
+    StartedSnapshot,
+)
 from motet.sim.world.tokens import ENDOWMENT, Transfer, transfer_in
 
 _Link = tuple[Channel, Address, Address]  # sender, receiver
@@ -81,7 +88,7 @@ class CutChecker:
     def _sent(self, snapshot: SnapshotId, channel: Channel, sender: Address, receiver: Address) -> set[bytes]:
         """What the sender had sent by its moment."""
         _, moment = self._moments[snapshot, sender]
-        stream = Stream(channel, sender, receiver if channel is Channel.UNICAST else None)
+        stream = MessageStream(channel, sender, receiver if channel is Channel.UNICAST else None)
         return set(self.history.accepted.get(stream, [])[: moment.sent.get(stream, 0)])
 
     def _check_link(self, snapshot: SnapshotId, reports: dict[Address, Report], link: _Link) -> None:
@@ -137,7 +144,7 @@ class CutChecker:
                     due -= self._lost(stream, message, names, is_waiting=message in waiting)
         return due
 
-    def _lost(self, stream: Stream, message: bytes, names: dict[int, Address], *, is_waiting: bool) -> int:
+    def _lost(self, stream: MessageStream, message: bytes, names: dict[int, Address], *, is_waiting: bool) -> int:
         """The tokens of a message that is for nobody in the snapshot, or never reaches whom it is for.
 
         What still waits may be given up later; that is another day's loss.
@@ -150,7 +157,7 @@ class CutChecker:
             return 0
         return transfer.amount
 
-    def _ever(self, stream: Stream, receiver: Address) -> set[bytes]:
+    def _ever(self, stream: MessageStream, receiver: Address) -> set[bytes]:
         link = (stream.channel, stream.sender, receiver)
         if link not in self._sets:
             self._sets[link] = set(self._link(link).messages)

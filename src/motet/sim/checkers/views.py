@@ -34,7 +34,7 @@ from motet.protocol.core.identity import Address
 from motet.protocol.core.units import format_ns
 from motet.protocol.core.view import View, ViewId
 from motet.sim.checkers.channels import Violation
-from motet.sim.world.history import DeliveredBatch, EnteredView, History, Stream, WokeUp
+from motet.sim.world.history import DeliveredBatch, EnteredView, History, MessageStream, RestartedWithState
 
 _Places = dict[bytes, int]  # where each message stands in its stream
 
@@ -73,7 +73,7 @@ def check_views(history: History, *, static_quorum: int = 0, is_one_primary: boo
         *check_states(history),
     ]
     if is_one_primary:
-        violations += check_primary(paths, history.leavers, static_quorum, memories_of(history))
+        violations += check_primary(paths, history.leavers, static_quorum, restarts_of(history))
     return violations
 
 
@@ -198,13 +198,13 @@ class MulticastChecker:
         return views == [stay.view.id for stay in self.paths[batch.sender][begin : begin + len(views)]]
 
     def _check_gap(self, batch: DeliveredBatch, first: int, last: int) -> None:
-        missing = not_failed(self.history, Stream(Channel.MULTICAST, batch.sender, None), first, last)
+        missing = not_failed(self.history, MessageStream(Channel.MULTICAST, batch.sender, None), first, last)
         if missing:
             self._violate("fifo", batch, f"message {last + 1} where {missing[0]} was next")
 
     def _places(self, sender: Address) -> _Places:
         if sender not in self._streams:
-            self._streams[sender] = _places_in(self.history, Stream(Channel.MULTICAST, sender, None))
+            self._streams[sender] = _places_in(self.history, MessageStream(Channel.MULTICAST, sender, None))
         return self._streams[sender]
 
     def _violate(self, rule: str, batch: DeliveredBatch, what: str) -> None:
@@ -213,12 +213,12 @@ class MulticastChecker:
 
 def check_unicast(history: History) -> Iterator[Violation]:
     """Safety only: what goes to somebody who leaves the view may be lost."""
-    streams: dict[Stream, _Places] = {}
-    last: dict[Stream, int] = {}
+    streams: dict[MessageStream, _Places] = {}
+    last: dict[MessageStream, int] = {}
     for event in history.events:
         if not isinstance(event, DeliveredBatch) or event.channel is not Channel.UNICAST:
             continue
-        stream = Stream(Channel.UNICAST, event.sender, event.receiver)
+        stream = MessageStream(Channel.UNICAST, event.sender, event.receiver)
         if stream not in streams:
             streams[stream] = _places_in(history, stream)
         for message in event.messages:
@@ -237,7 +237,7 @@ def check_states(history: History) -> Iterator[Violation]:
             yield Violation("state transfer", f"{member} got, as the state in {view_id}, {what}")
 
 
-def _places_in(history: History, stream: Stream) -> _Places:
+def _places_in(history: History, stream: MessageStream) -> _Places:
     return {message: place for place, message in enumerate(history.accepted.get(stream, ()))}
 
 
@@ -246,7 +246,7 @@ def _violation(rule: str, batch: DeliveredBatch, what: str) -> Violation:
     return Violation(rule, f"{format_ns(batch.at)}: {batch.receiver} got, by {channel} of {batch.sender}, {what}")
 
 
-def not_failed(history: History, stream: Stream, first: int, last: int) -> list[int]:
+def not_failed(history: History, stream: MessageStream, first: int, last: int) -> list[int]:
     """Of these places in the stream, those that the sender was not told to have failed."""
     spans = history.failed.get(stream, [])
     return [place for place in range(first, last + 1) if not any(low <= place <= high for low, high in spans)]
@@ -277,7 +277,7 @@ def check_self_delivery(history: History) -> Iterator[Violation]:
 
 
 @dataclass(slots=True)
-class Memories:
+class Restarts:
     """Of those who restarted with their memory."""
 
     origins: dict[Address, Address] = field(default_factory=dict)  # the first life of the same memory
@@ -287,21 +287,21 @@ class Memories:
         return self.origins.get(member, member)
 
 
-def memories_of(history: History) -> Memories:
-    memories = Memories()
+def restarts_of(history: History) -> Restarts:
+    restarts = Restarts()
     for event in history.events:
-        if isinstance(event, WokeUp):
-            memories.origins[event.member] = memories.origin(event.before)
-            memories.views += [event.last] if event.last is not None else []
-    return memories
+        if isinstance(event, RestartedWithState):
+            restarts.origins[event.member] = restarts.origin(event.before)
+            restarts.views += [event.last] if event.last is not None else []
+    return restarts
 
 
 def check_primary(
-    paths: Paths, leavers: set[Address], static_quorum: int = 0, memories: Memories | None = None
+    paths: Paths, leavers: set[Address], static_quorum: int = 0, restarts: Restarts | None = None
 ) -> Iterator[Violation]:
-    memories = memories or Memories()
+    restarts = restarts or Restarts()
     entered = [stay.view for stays in paths.values() for stay in stays if stay.view.is_primary]
-    formed = {view.id: view for view in (*entered, *memories.views)}
+    formed = {view.id: view for view in (*entered, *restarts.views)}
     line = [formed[view_id] for view_id in sorted(formed)]
     if static_quorum:
         small = (view for view in line if len(view.members) < static_quorum)
@@ -310,13 +310,13 @@ def check_primary(
     for earlier, later in pairwise(line):
         if earlier.id.number == later.id.number:
             yield Violation("one primary", f"{earlier} and {later} have the same number")
-        if not _succeeds(later, earlier, leavers, memories):
+        if not _succeeds(later, earlier, leavers, restarts):
             yield Violation("one primary", f"{later} does not hold a majority of {earlier}")
 
 
-def _succeeds(later: View, earlier: View, leavers: set[Address], memories: Memories) -> bool:
+def _succeeds(later: View, earlier: View, leavers: set[Address], restarts: Restarts) -> bool:
     """Whoever asked to leave and is still in the later view was not let go yet, and counts like everybody else."""
-    here = {memories.origin(member) for member in later.members}
-    present = [member for member in earlier.members if memories.origin(member) in here]
+    here = {restarts.origin(member) for member in later.members}
+    present = [member for member in earlier.members if restarts.origin(member) in here]
     counted = [member for member in earlier.members if member in present or member not in leavers]
     return 2 * len(present) > len(counted) or (2 * len(present) == len(counted) and present[:1] == counted[:1])

@@ -23,7 +23,7 @@ from motet.protocol.core.trace import Emit
 from motet.protocol.core.units import MICROSECOND, MILLISECOND, SECOND, format_ns
 from motet.protocol.membership.detector import MOST_PAUSE
 from motet.sim.checkers.channels import Violation
-from motet.sim.scenarios.channels import Outcome
+from motet.sim.scenarios.channels import SeedOutcome
 from motet.sim.scenarios.group_plan import GroupFault, GroupFaultKind, GroupPlan, endpoint_of
 from motet.sim.scenarios.membership import MembershipWorld, run_world
 from motet.sim.world.history import EnteredView
@@ -125,21 +125,21 @@ class BusyWorld(MembershipWorld):
     def _plan_events(self, begin: int = 0) -> None:
         """Who has to be removed is looked for when its time is over."""
         super()._plan_events(begin)
-        self.scheduler.at(begin + GATHERED_NS - 1, self._look_if_whole)
+        self.scheduler.at(begin + GATHERED_NS - 1, self._check_complete)
         for fault in self.plan.faults:
             is_hang = self.plan.story == "hangs" and fault.kind is GroupFaultKind.BUSY
             if self.plan.story in ("dies", "crash") and fault.kind is GroupFaultKind.CRASH:
-                self.scheduler.at(begin + fault.at + self.plan.bound_ns, partial(self._look_if_removed, fault.who))
+                self.scheduler.at(begin + fault.at + self.plan.bound_ns, partial(self._check_removed, fault.who))
             elif is_hang:
                 due = begin + fault.at + BUSY_MAX_NS + self.plan.bound_ns
-                self.scheduler.at(due, partial(self._look_if_removed, fault.who))
+                self.scheduler.at(due, partial(self._check_removed, fault.who))
 
-    def _look_if_whole(self) -> None:
+    def _check_complete(self) -> None:
         sizes = [len(host.member.view.members) for host in self._alive]
         if sizes != [len(self.plan.names)] * len(self.plan.names):
             self._broken.append(Violation("gathers", f"the group is not whole when somebody becomes busy: {sizes}"))
 
-    def _look_if_removed(self, who: int) -> None:
+    def _check_removed(self, who: int) -> None:
         """At all others; one that was busy while they changed the view has to find them again first."""
         for host in self._alive:
             is_busy_one = host.address.endpoint == endpoint_of(self.plan.busy.who)
@@ -163,5 +163,5 @@ class BusyWorld(MembershipWorld):
         return self._broken + super()._check(unmet)
 
 
-def run_busy(seed: int, *, with_transcript: bool = False, trace: Emit | None = None) -> Outcome:
+def run_busy(seed: int, *, with_transcript: bool = False, trace: Emit | None = None) -> SeedOutcome:
     return run_world(BusyWorld, draw_busy_plan(seed), with_transcript, trace)

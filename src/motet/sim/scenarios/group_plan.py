@@ -19,8 +19,8 @@ from motet.sim.world.plan import Burst
 HOST = "127.0.0.1"
 FIRST_PORT = 7800
 CLUSTER_NS = 50 * MILLISECOND  # faults so near to one another hit inside one view change
-AMBUSHED = 5  # one seed in so many lies in wait for view changes
-REMEMBERING = (7, (2, 6))  # in seeds with these remainders, restarts may keep their memory
+MID_CHANGE = 5  # one seed in so many lies in wait for view changes
+KEEPING_STATE = (7, (2, 6))  # in seeds with these remainders, restarts may keep their memory
 LARGE_GROUP = 100
 
 
@@ -82,7 +82,9 @@ class GroupFault:
     lasts_ns: int = 0
     sides: tuple[int, ...] = ()  # of a partition: the side of each process
     loss: float = 0.0
-    ambush_ns: int | None = None  # waits, from `at` on, for a view change to begin, and strikes so long after that
+    after_change_ns: int | None = (
+        None  # waits, from `at` on, for a view change to begin, and strikes so long after that
+    )
     hits_first: bool = False  # strikes whoever is the first in the change: as a rule, the coordinator
     keeps_durable_state: bool = False  # of one that comes back: with all that it knew, as if from a journal
     awaits: str = ""  # waits, from `at` on, for a frame of this kind, and strikes before that is carried
@@ -94,11 +96,13 @@ class GroupFault:
         sides = f", sides {''.join(map(str, self.sides))}" if self.sides else ""
         loss = f", loss {self.loss:.0%}" if self.loss else ""
         who = "the first" if self.hits_first else f"{self.who}{' by rank' if self.by_rank else ''}"
-        ambush = f"{format_ns(self.ambush_ns)} into a view change, " if self.ambush_ns is not None else ""
-        ambush += f"before {self.awaits} {self.nth}, " if self.awaits else ""
-        ambush += "all is mended and " if self.replaces else ""
+        condition = (
+            f"{format_ns(self.after_change_ns)} into a view change, " if self.after_change_ns is not None else ""
+        )
+        condition += f"before {self.awaits} {self.nth}, " if self.awaits else ""
+        condition += "all is mended and " if self.replaces else ""
         lasts = f"for {format_ns(self.lasts_ns)}{', with its memory' if self.keeps_durable_state else ''}"
-        return f"{format_ns(self.at)}: {ambush}{self.kind.value} {who} (other {self.other}, {lasts}{sides}{loss})"
+        return f"{format_ns(self.at)}: {condition}{self.kind.value} {who} (other {self.other}, {lasts}{sides}{loss})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +138,7 @@ class GroupPlan:
         return self.membership.engine.partitions == "primary"
 
     @property
-    def is_memory_lost(self) -> bool:
+    def is_durable_state_lost(self) -> bool:
         """Whether somebody who may know of a primary view goes away for good."""
         return any(fault.kind in ENDS_A_PROCESS and not fault.keeps_durable_state for fault in self.faults)
 
@@ -163,10 +167,10 @@ def draw_group_plan(seed: int) -> GroupPlan:
     seeds = _draw_seeds(rng, members)
     duration_ns = rng.randrange(4 * SECOND, 15 * SECOND)
     faults = _draw_faults(rng, members, duration_ns)
-    if seed % AMBUSHED == AMBUSHED - 1:
-        faults += _draw_ambushes(Random(f"ambushes {seed}"), members, duration_ns)
-    if seed % REMEMBERING[0] in REMEMBERING[1]:
-        faults = _with_memory(Random(f"memory {seed}"), faults, members, duration_ns)
+    if seed % MID_CHANGE == MID_CHANGE - 1:
+        faults += _draw_mid_change_faults(Random(f"ambushes {seed}"), members, duration_ns)
+    if seed % KEEPING_STATE[0] in KEEPING_STATE[1]:
+        faults = _with_durable_state(Random(f"memory {seed}"), faults, members, duration_ns)
     duration_ns = max([duration_ns, *(fault.at for fault in faults)])
     config = replace(_draw_channels(rng), membership=_draw_membership(rng, members, seeds))
     return GroupPlan(
@@ -258,10 +262,10 @@ def _draw_membership(rng: Random, members: int, seeds: tuple[Endpoint, ...]) -> 
     )
     transfer = replace(base.transfer, wants_state=rng.random() < 0.4, chunk_bytes=rng.choice([100, 1_000, 32_000]))
     base = replace(base, engine=engine, transfer=transfer)
-    return _impatient(base) if rng.random() < 0.3 else base
+    return _with_short_timeouts(base) if rng.random() < 0.3 else base
 
 
-def _impatient(base: MembershipConfig) -> MembershipConfig:
+def _with_short_timeouts(base: MembershipConfig) -> MembershipConfig:
     """Suspects soon and often wrongly, and gives nobody much time to answer."""
     detector = DetectorConfig(
         heartbeat_ns=100 * MILLISECOND, suspect_ns=400 * MILLISECOND, verify_ns=150 * MILLISECOND, verify_attempts=3
@@ -291,32 +295,34 @@ def _draw_faults(rng: Random, members: int, duration_ns: int) -> tuple[GroupFaul
     return tuple(faults)
 
 
-def _draw_ambushes(rng: Random, members: int, duration_ns: int) -> tuple[GroupFault, ...]:
+def _draw_mid_change_faults(rng: Random, members: int, duration_ns: int) -> tuple[GroupFault, ...]:
     """Something that changes the view, and something that hits in the middle of the change; again and again."""
     faults = []
     for _ in range(rng.choice([2, 4, 6])):
         at = rng.randrange(duration_ns)
         faults.append(_draw_fault(rng, rng.choice(_CHANGES_THE_VIEW), members, at))
-        ambush_ns = rng.randrange(rng.choice([5, 50, 200, 1_000]) * MILLISECOND)
+        after_change_ns = rng.randrange(rng.choice([5, 50, 200, 1_000]) * MILLISECOND)
         fault = _draw_fault(rng, rng.choice(_HITS_ONE), members, at)
-        faults.append(replace(fault, ambush_ns=ambush_ns, hits_first=rng.random() < 0.6))
+        faults.append(replace(fault, after_change_ns=after_change_ns, hits_first=rng.random() < 0.6))
     return tuple(faults)
 
 
-def _with_memory(rng: Random, faults: tuple[GroupFault, ...], members: int, duration_ns: int) -> tuple[GroupFault, ...]:
+def _with_durable_state(
+    rng: Random, faults: tuple[GroupFault, ...], members: int, duration_ns: int
+) -> tuple[GroupFault, ...]:
     """Restarts from a journal: some; or all, and then nobody is lost for good, and the group must live again."""
     if rng.random() < 0.4:
         kept = tuple(
             replace(fault, keeps_durable_state=fault.kind in _COMES_BACK and rng.random() < 0.6) for fault in faults
         )
     else:
-        kept = tuple(_remembered(fault) for fault in faults)
+        kept = tuple(_keeping_state(fault) for fault in faults)
     for _ in range(rng.choice([0, 1, 1, 2])):
         kept += tuple(_blackout(rng, members, rng.randrange(duration_ns)))
     return kept
 
 
-def _remembered(fault: GroupFault) -> GroupFault:
+def _keeping_state(fault: GroupFault) -> GroupFault:
     kind = _COMES_BACK_AS.get(fault.kind, fault.kind)
     return replace(fault, kind=kind, keeps_durable_state=kind in _COMES_BACK)
 

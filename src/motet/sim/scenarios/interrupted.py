@@ -13,14 +13,14 @@ from dataclasses import replace
 from motet.protocol.core.trace import Emit
 from motet.protocol.member import Member
 from motet.protocol.wire.codec import group_id
-from motet.sim.checkers.accusations import check_blame
+from motet.sim.checkers.accusations import check_accusations
 from motet.sim.checkers.channels import Violation
-from motet.sim.scenarios.channels import Outcome
+from motet.sim.scenarios.channels import SeedOutcome
 from motet.sim.scenarios.group_plan import GroupFault, GroupFaultKind, GroupPlan
 from motet.sim.scenarios.interrupted_plan import draw_interrupted_plan
 from motet.sim.scenarios.membership import GROUP, MembershipWorld, run_world
 from motet.sim.world.group_host import GroupHost
-from motet.sim.world.history import Blamed, Outage
+from motet.sim.world.history import Accusation, Outage
 from motet.sim.world.interrupted_host import InterruptedHost
 from motet.sim.world.network import Link
 from motet.sim.world.transcript import Transcript
@@ -31,14 +31,14 @@ class InterruptedWorld(MembershipWorld):
         super().__init__(plan, transcript, trace)
         self._triggers: deque[GroupFault] = deque()  # only the first listens; the next is set when that has sprung
         self._awaited = 0  # frames that the first has let pass
-        self._sprung = 0
+        self._triggered = 0
         self._cuts: list[tuple[list[Link], list[Outage]]] = []
 
     def run(self) -> list[Violation]:
-        return super().run() + check_blame(self.history, self.plan.membership.detector)
+        return super().run() + check_accusations(self.history, self.plan.membership.detector)
 
     def _make_host(self, member: Member) -> GroupHost:
-        return InterruptedHost(member, self._surroundings, self._rng, self._home, self._overhear, group_id(GROUP))
+        return InterruptedHost(member, self._context, self._rng, self._home, self._on_frame, group_id(GROUP))
 
     # Faults
 
@@ -58,24 +58,24 @@ class InterruptedWorld(MembershipWorld):
         who, other = (self.plan.names.index(members[rank % len(members)].name) for rank in (fault.who, fault.other))
         return replace(fault, who=who, other=other, by_rank=False)
 
-    def _overhear(self, host: GroupHost, kind: str) -> None:
+    def _on_frame(self, host: GroupHost, kind: str) -> None:
         """Spring the first snare when its frame is to be carried: whatever is cut now cuts that frame as well."""
         if not self._triggers or self._triggers[0].awaits != kind or self._is_healed:
             return
         self._awaited += 1
         if self._awaited < self._triggers[0].nth:
             return
-        fault, self._awaited, self._sprung = self._triggers.popleft(), 0, self._sprung + 1
+        fault, self._awaited, self._triggered = self._triggers.popleft(), 0, self._triggered + 1
         who = self.plan.names.index(host.address.name) if fault.hits_first else fault.who
-        sprung = replace(fault, at=self.scheduler.now, who=who, awaits="", hits_first=False)
+        triggered = replace(fault, at=self.scheduler.now, who=who, awaits="", hits_first=False)
         if fault.kind is GroupFaultKind.PAUSE:  # a process stands still between two steps, not within one
-            self.scheduler.after(0, self._fault(sprung))
+            self.scheduler.after(0, self._fault(triggered))
         else:
-            self._strike_now(sprung)
+            self._strike_now(triggered)
 
     def stats(self) -> dict[str, int]:
-        blamed = sum(isinstance(event, Blamed) for event in self.history.events)
-        return {**super().stats(), "sprung": self._sprung, "blamed": blamed}
+        accusation = sum(isinstance(event, Accusation) for event in self.history.events)
+        return {**super().stats(), "triggered": self._triggered, "accusations": accusation}
 
     # Links
 
@@ -107,5 +107,5 @@ class InterruptedWorld(MembershipWorld):
         super()._heal()
 
 
-def run_interrupted(seed: int, *, with_transcript: bool = False, trace: Emit | None = None) -> Outcome:
+def run_interrupted(seed: int, *, with_transcript: bool = False, trace: Emit | None = None) -> SeedOutcome:
     return run_world(InterruptedWorld, draw_interrupted_plan(seed), with_transcript, trace)

@@ -58,7 +58,7 @@ def draw_interrupted_plan(seed: int) -> GroupPlan:
         windows=(64,) * members,
         network=with_late_control(Random(f"late {seed}"), _draw_network(rng), loses_none=True),
         duration_ns=acts[-1] + rng.randrange(4 * suspect_ns, 7 * suspect_ns),
-        faults=tuple(fault for at in acts for fault in _draw_act(rng, members, at, suspect_ns)),
+        faults=tuple(fault for at in acts for fault in _draw_phase(rng, members, at, suspect_ns)),
         bursts=tuple(burst for at in acts for burst in _draw_bursts(rng, members, at, suspect_ns)),
     )
 
@@ -76,7 +76,7 @@ def _draw_network(rng: Random) -> NetworkProfile:
     )
 
 
-def _draw_act(rng: Random, members: int, at: int, suspect_ns: int) -> Iterator[GroupFault]:
+def _draw_phase(rng: Random, members: int, at: int, suspect_ns: int) -> Iterator[GroupFault]:
     style = rng.random()
     if style < 0.25:
         yield from _rivals(rng, members, at, suspect_ns)

@@ -24,9 +24,9 @@ from motet.protocol.core.units import MILLISECOND, SECOND, format_ns
 from motet.protocol.member import Delivered, Member, Superseded
 from motet.sim.checkers.channels import Violation
 from motet.sim.checkers.expulsions import expulsions_of
-from motet.sim.scenarios.channels import Outcome
+from motet.sim.scenarios.channels import SeedOutcome
 from motet.sim.scenarios.membership import STEP_NS, run_world
-from motet.sim.scenarios.presets_plan import Chain, PresetsPlan, draw_presets_plan
+from motet.sim.scenarios.presets_plan import MessageChain, PresetsPlan, draw_presets_plan
 from motet.sim.scenarios.total_order import TotalOrderWorld
 from motet.sim.world.group_host import GroupHost
 from motet.sim.world.history import RolledBackAt, StableAt
@@ -59,7 +59,7 @@ class PresetsWorld(TotalOrderWorld):
     def __init__(self, plan: PresetsPlan, transcript: Transcript | None, trace: Emit | None = None) -> None:
         super().__init__(plan, transcript, trace)
         self.presets = plan
-        self._stood_from = 0  # since when messages wait and nothing has become stable
+        self._stalled_from = 0  # since when messages wait and nothing has become stable
         self._seen = 0  # events of the history
         self._longest_stall_ns = 0
 
@@ -83,7 +83,7 @@ class PresetsWorld(TotalOrderWorld):
 
     def _play(self) -> None:
         """Until everything planned has happened; a chain goes on for as long as the log does."""
-        begin = self._stood_from = self.scheduler.now
+        begin = self._stalled_from = self.scheduler.now
         self._note("the work begins")
         self._plan_events(begin)
         self.network.profile = self.presets.churn_network or self.plan.network
@@ -112,8 +112,8 @@ class PresetsWorld(TotalOrderWorld):
         is_moving = any(isinstance(events[place], StableAt) for place in range(self._seen, len(events)))
         self._seen = len(events)
         if is_moving or not any(map(self._has_waiting, self._staying)):
-            self._stood_from = self.scheduler.now
-        self._longest_stall_ns = max(self._longest_stall_ns, self.scheduler.now - self._stood_from)
+            self._stalled_from = self.scheduler.now
+        self._longest_stall_ns = max(self._longest_stall_ns, self.scheduler.now - self._stalled_from)
 
     def _has_waiting(self, host: GroupHost) -> bool:
         ordering = host.member.channel.ordering
@@ -122,14 +122,14 @@ class PresetsWorld(TotalOrderWorld):
 
     def _check_stall(self) -> list[Violation]:
         """The time that a fault lasts does not count; nor does anything after a member has gone for good."""
-        if not self._is_stalled or self.plan.is_memory_lost:
+        if not self._is_stalled or self.plan.is_durable_state_lost:
             return []
         what = f"messages waited for {format_ns(self._longest_stall_ns)}, and nothing became stable"
         return [Violation("liveness", f"{what}; the bound is {format_ns(self._stall_bound_ns)}")]
 
     def _check_forgotten(self) -> list[Violation]:
         """Whatever was accepted is delivered or reported; a receipt that stays open for ever is a broken promise."""
-        if self.plan.is_memory_lost:
+        if self.plan.is_durable_state_lost:
             return []
         what = f"was neither delivered nor reported within {format_ns(self._stall_bound_ns)}"
         return [Violation("liveness", f"a message that {host.address} sent {what}") for host in self._forgotten]
@@ -154,7 +154,7 @@ class PresetsWorld(TotalOrderWorld):
     def _make_host(self, member: Member) -> GroupHost:
         ordering = self.plan.config.ordering
         assert ordering is not None
-        around = (self._surroundings, self._rng, self._home, self._watch)
+        around = (self._context, self._rng, self._home, self._watch)
         return PresetsHost(member, *around, waits_for_disk=ordering.waits_for_disk)
 
     def _burst(self, burst: Burst) -> Callable[[], None]:
@@ -172,7 +172,7 @@ class PresetsWorld(TotalOrderWorld):
 
         return act
 
-    def _chain(self, chain: Chain) -> Callable[[], None]:
+    def _chain(self, chain: MessageChain) -> Callable[[], None]:
         """It ends with the process: what comes back is another one."""
         sizes = iter(chain.sizes)
 
@@ -216,5 +216,5 @@ class PresetsWorld(TotalOrderWorld):
         }
 
 
-def run_presets(seed: int, *, with_transcript: bool = False, trace: Emit | None = None) -> Outcome:
+def run_presets(seed: int, *, with_transcript: bool = False, trace: Emit | None = None) -> SeedOutcome:
     return run_world(PresetsWorld, draw_presets_plan(seed), with_transcript, trace)

@@ -12,7 +12,7 @@ NAMES = "abcd"
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class GroupChange:
     """What begins when all are at rest in their views; the parts, if there are several, meet again then."""
 
     name: str
@@ -23,20 +23,20 @@ class Change:
 
 
 CHANGES = (
-    Change("join of d", ("abc",), starts="d"),
-    Change("leave of d", ("abcd",), leaves="d"),
-    Change("leave of the coordinator a", ("abcd",), leaves="a"),
-    Change("crash of d", ("abcd",), crashes="d"),
-    Change("crash of the coordinator a", ("abcd",), crashes="a"),
-    Change("merge of 2 and 2", ("ab", "cd")),
-    Change("merge of 3 and 1", ("abc", "d")),
-    Change("merge of 1 and 3", ("a", "bcd")),
-    Change("cold start of 4", (), starts=NAMES),
+    GroupChange("join of d", ("abc",), starts="d"),
+    GroupChange("leave of d", ("abcd",), leaves="d"),
+    GroupChange("leave of the coordinator a", ("abcd",), leaves="a"),
+    GroupChange("crash of d", ("abcd",), crashes="d"),
+    GroupChange("crash of the coordinator a", ("abcd",), crashes="a"),
+    GroupChange("merge of 2 and 2", ("ab", "cd")),
+    GroupChange("merge of 3 and 1", ("abc", "d")),
+    GroupChange("merge of 1 and 3", ("a", "bcd")),
+    GroupChange("cold start of 4", (), starts=NAMES),
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class InjectedFault:
     crash: str = ""  # who dies; or else:
     links: tuple[Link, ...] = ()  # what is cut
 
@@ -48,20 +48,20 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class SmallWorldCase:
     number: int
-    change: Change
+    change: GroupChange
     step: int
-    fault: Fault
+    fault: InjectedFault
 
     def __str__(self) -> str:
         return f"{self.change.name}, step {self.step}, {self.fault}"
 
 
 @cache
-def faults_of(change: Change) -> tuple[Fault, ...]:
+def faults_of(change: GroupChange) -> tuple[InjectedFault, ...]:
     """Nothing more can happen to those whose crash is the change itself."""
     names = [name for name in NAMES if name not in change.crashes]
-    one_way = [Fault(links=(link,)) for link in permutations(names, 2)]
-    both_ways = [Fault(links=((one, other), (other, one))) for one, other in combinations(names, 2)]
-    return (*(Fault(crash=name) for name in names), *one_way, *both_ways)
+    one_way = [InjectedFault(links=(link,)) for link in permutations(names, 2)]
+    both_ways = [InjectedFault(links=((one, other), (other, one))) for one, other in combinations(names, 2)]
+    return (*(InjectedFault(crash=name) for name in names), *one_way, *both_ways)

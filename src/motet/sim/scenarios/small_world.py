@@ -37,12 +37,12 @@ from motet.protocol.wire.codec import encode, group_id
 from motet.protocol.wire.frames import Heartbeat, IAmAlive
 from motet.sim.checkers.channels import Violation, violation_of
 from motet.sim.checkers.views import check_self_delivery, check_views, paths_of
-from motet.sim.scenarios.channels import Outcome
+from motet.sim.scenarios.channels import SeedOutcome
 from motet.sim.scenarios.group_plan import endpoint_of
-from motet.sim.scenarios.small_cases import CHANGES, NAMES, Case, Change, Fault, faults_of
+from motet.sim.scenarios.small_cases import CHANGES, NAMES, GroupChange, InjectedFault, SmallWorldCase, faults_of
 from motet.sim.world.group_host import GroupHost
 from motet.sim.world.history import DeliveredBatch, EnteredView, History
-from motet.sim.world.host import Surroundings
+from motet.sim.world.host import HostContext
 from motet.sim.world.network import Link, Network, NetworkProfile
 from motet.sim.world.scheduler import Scheduler
 from motet.sim.world.transcript import Transcript
@@ -54,7 +54,7 @@ NETWORK = NetworkProfile(delay_ns=MILLISECOND)
 CUT_NS = 3 * SECOND
 WARM_UP_NS = 50 * MILLISECOND  # messages are under way when the change begins
 PACE_NS = 200 * MILLISECOND  # somebody speaks
-LOOK_NS = 20 * MILLISECOND  # how often the world is looked at
+POLL_NS = 20 * MILLISECOND  # how often the world is looked at
 TIMEOUT_NS = 30 * SECOND  # how long all may take to be one group at rest, and then to hear a message of each
 
 # A LAN with half of the usual patience: a cut outlasts all of it, also that with members who do not hear each other.
@@ -77,18 +77,18 @@ def case_count() -> int:
     return sum(steps_of(change) * len(faults_of(change)) for change in CHANGES)
 
 
-def case_of(number: int) -> Case:
+def case_of(number: int) -> SmallWorldCase:
     rest = number
     for change in CHANGES:
         faults = faults_of(change)
         if rest < steps_of(change) * len(faults):
-            return Case(number, change, 1 + rest // len(faults), faults[rest % len(faults)])
+            return SmallWorldCase(number, change, 1 + rest // len(faults), faults[rest % len(faults)])
         rest -= steps_of(change) * len(faults)
     raise ConfigError(f"case {number} is beyond the last one; there are {case_count()} cases, counted from 0")
 
 
 @cache
-def steps_of(change: Change) -> int:
+def steps_of(change: GroupChange) -> int:
     """How many control frames leave from the beginning of an undisturbed change until all have settled."""
     world = SmallWorld(at_rest(change.parts), None)
     world.begin(change)
@@ -118,7 +118,7 @@ def at_rest(parts: tuple[str, ...]) -> Rest:
     sent = -1
     while sent != world.network.sent:  # until nothing left lately, so that nothing is under way
         sent = world.network.sent
-        world.scheduler.run_until(world.scheduler.now + LOOK_NS)
+        world.scheduler.run_until(world.scheduler.now + POLL_NS)
     return Rest(world.scheduler.now, pickle.dumps([host.member for host in world.hosts.values()]), cuts)
 
 
@@ -126,7 +126,7 @@ class SteppedHost(GroupHost):
     """Tells of every control frame before it leaves; whoever crashes at that moment does nothing more."""
 
     def __init__(self, member: Member, world: SmallWorld) -> None:
-        super().__init__(member, world.surroundings, Random(f"host {member.address}"), HOMES.__getitem__)
+        super().__init__(member, world.context, Random(f"host {member.address}"), HOMES.__getitem__)
         self._on_step = world.on_step
 
     def go_on(self) -> None:
@@ -151,19 +151,19 @@ class SmallWorld:
         self.history = History()
         self.network = Network(self.scheduler, Random(GROUP), NETWORK)
         self.network.cut(list(rest.cuts))
-        self.surroundings = Surroundings(self.scheduler, self.network, self.history, transcript, self._find, trace)
+        self.context = HostContext(self.scheduler, self.network, self.history, transcript, self._find, trace)
         self.hosts: dict[str, SteppedHost] = {}
         self.steps = 0
         self._cuts = rest.cuts
         self._transcript = transcript
-        self._case: Case | None = None
+        self._case: SmallWorldCase | None = None
         self._struck_at: int | None = None
         self._is_talking = False
         self._said = 0
         for member in pickle.loads(rest.members):
             self._add(member).go_on()
 
-    def run(self, case: Case) -> list[Violation]:
+    def run(self, case: SmallWorldCase) -> list[Violation]:
         self._case = case
         self.begin(case.change)
         self._wait(self._not_struck, TIMEOUT_NS)
@@ -171,13 +171,13 @@ class SmallWorld:
             self.scheduler.run_until(self._struck_at + CUT_NS)
             self._note("the cut ends")
             self.network.mend(list(case.fault.links))
-        unmet = [*self._not_struck()] or self._wait(self.unsettled, TIMEOUT_NS) or self._last_words()
+        unmet = [*self._not_struck()] or self._wait(self.unsettled, TIMEOUT_NS) or self._probe()
         violations = check_views(self.history) + [Violation("liveness", what) for what in unmet]
         return violations or [*self._check_last_view(), *check_self_delivery(self.history)]
 
     # What happens
 
-    def begin(self, change: Change) -> None:
+    def begin(self, change: GroupChange) -> None:
         self._is_talking = True
         self._talk()
         self.scheduler.run_until(self.scheduler.now + WARM_UP_NS)
@@ -209,7 +209,7 @@ class SmallWorld:
         if is_changing and self.steps % 3 == 0:
             self.scheduler.after(0, self._speak)
 
-    def _strike(self, fault: Fault) -> None:
+    def _strike(self, fault: InjectedFault) -> None:
         self._struck_at = self.scheduler.now
         self._note(f"fault: {fault}")
         self.network.cut(list(fault.links))
@@ -249,7 +249,7 @@ class SmallWorld:
         """Until nothing is unmet, or patience ends; the answer is what was still unmet then."""
         deadline = self.scheduler.now + timeout_ns
         while self.scheduler.now < deadline and next(unmet(), None) is not None:
-            self.scheduler.run_until(self.scheduler.now + LOOK_NS)
+            self.scheduler.run_until(self.scheduler.now + POLL_NS)
         return list(unmet())
 
     def _not_struck(self) -> Iterator[str]:
@@ -281,14 +281,14 @@ class SmallWorld:
         present = [member for member in counted if member in view]
         return 2 * len(present) > len(counted) or (2 * len(present) == len(counted) and present[:1] == counted[:1])
 
-    def _last_words(self) -> list[str]:
+    def _probe(self) -> list[str]:
         """A message of each reaches everybody. A late suspicion of the time before may still change the view."""
         self._is_talking = False
         for host in self.staying:
             self._say(host)
-        return self._wait(self._restless, TIMEOUT_NS)
+        return self._wait(self._unsettled_or_undrained, TIMEOUT_NS)
 
-    def _restless(self) -> Iterator[str]:
+    def _unsettled_or_undrained(self) -> Iterator[str]:
         yield from self.unsettled()
         for host in self.staying:
             if not host.member.multicast.sender.is_drained:
@@ -316,7 +316,7 @@ class SmallWorld:
         }
 
 
-def run_small_world(seed: int, *, with_transcript: bool = False, trace: Emit | None = None) -> Outcome:
+def run_small_world(seed: int, *, with_transcript: bool = False, trace: Emit | None = None) -> SeedOutcome:
     case = case_of(seed)
     transcript = Transcript(group_id(GROUP)) if with_transcript else None
     world = SmallWorld(at_rest(case.change.parts), transcript, trace)
@@ -327,4 +327,4 @@ def run_small_world(seed: int, *, with_transcript: bool = False, trace: Emit | N
     lines: list[str] = []
     if transcript is not None:
         lines = [f"case {seed}: {case}", *transcript.lines, *(f"VIOLATION {violation}" for violation in violations)]
-    return Outcome(seed, tuple(violations), world.stats(), world.history.fingerprint(), tuple(lines))
+    return SeedOutcome(seed, tuple(violations), world.stats(), world.history.fingerprint(), tuple(lines))

@@ -13,7 +13,7 @@ from motet.protocol.member import Member
 from motet.protocol.snapshot import SnapshotConfig
 from motet.sim.checkers.channels import Violation
 from motet.sim.checkers.snapshots import CutChecker
-from motet.sim.scenarios.channels import Outcome
+from motet.sim.scenarios.channels import SeedOutcome
 from motet.sim.scenarios.group_plan import GroupPlan, endpoint_of
 from motet.sim.scenarios.membership import PROBE_NS, run_world
 from motet.sim.scenarios.total_order import TotalOrderWorld, draw_ordered_plan
@@ -44,7 +44,7 @@ class SnapshotWorld(TotalOrderWorld):
         return violations + CutChecker(self.history).run()
 
     def _make_host(self, member: Member) -> GroupHost:
-        return TokenHost(member, self._surroundings, self._rng, self._home, self._watch, self._next_number)
+        return TokenHost(member, self._context, self._rng, self._home, self._watch, self._next_number)
 
     def _next_number(self) -> int:
         self._sequence += 1
@@ -151,5 +151,5 @@ def draw_snapshot_plan(seed: int) -> GroupPlan:
     return replace(plan, config=replace(plan.config, snapshot=config))
 
 
-def run_snapshot(seed: int, *, with_transcript: bool = False, trace: Emit | None = None) -> Outcome:
+def run_snapshot(seed: int, *, with_transcript: bool = False, trace: Emit | None = None) -> SeedOutcome:
     return run_world(SnapshotWorld, draw_snapshot_plan(seed), with_transcript, trace)

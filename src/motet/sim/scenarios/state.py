@@ -19,7 +19,7 @@ from motet.protocol.member import Member, MemberConfig
 from motet.protocol.membership import MembershipConfig
 from motet.protocol.ordering import OrderingConfig
 from motet.sim.checkers.channels import Violation
-from motet.sim.scenarios.channels import Outcome
+from motet.sim.scenarios.channels import SeedOutcome
 from motet.sim.scenarios.group_plan import GroupFault, GroupFaultKind, GroupPlan, endpoint_of
 from motet.sim.scenarios.membership import TIMEOUT_NS, MembershipWorld, run_world
 from motet.sim.world.group_host import GroupHost
@@ -44,7 +44,7 @@ class StateWorld(MembershipWorld):
         self._broken: list[Violation] = []
         self._losses = 0
         self._refused = 0
-        self._begins_anew = False
+        self._is_reset = False
 
     def run(self) -> list[Violation]:
         self._plan_starts()
@@ -54,14 +54,12 @@ class StateWorld(MembershipWorld):
         unmet = self._wait(self._unmet, TIMEOUT_NS)
         if not unmet:
             self._broken += self._check_loss()
-            unmet = self._begin_anew() or self._probe()
+            unmet = self._reset() or self._probe()
         return self._broken + self._check(unmet) + list(self._check_states())
 
     def _make_host(self, member: Member) -> GroupHost:
-        host = StateHost(
-            member, self._surroundings, self._rng, self._home, self._watch, self._broken.append, self._give_up
-        )
-        host.is_prompt, host.may_shrink = self._is_healed, self._begins_anew
+        host = StateHost(member, self._context, self._rng, self._home, self._watch, self._broken.append, self._give_up)
+        host.is_prompt, host.may_shrink = self._is_healed, self._is_reset
         return host
 
     def _give_up(self, host: StateHost) -> None:
@@ -124,19 +122,19 @@ class StateWorld(MembershipWorld):
             if not host.lacks_state:
                 yield Violation("state", f"{host.address} has the state, and others say that it is lost")
 
-    def _begin_anew(self) -> list[str]:
+    def _reset(self) -> list[str]:
         lost = [host for host in self._hosts if host.member.membership.is_state_lost]
         if not lost:
             return []
-        self._begins_anew = True
+        self._is_reset = True
         for host in self._hosts:
             host.may_shrink = True
         chosen = Random(f"anew {self.plan.seed}").choice(lost)
         chosen.note("begins anew")
         chosen.do(chosen.member.begin_state_anew)
-        return self._wait(self._unmet_anew, TIMEOUT_NS)
+        return self._wait(self._unmet_after_reset, TIMEOUT_NS)
 
-    def _unmet_anew(self) -> Iterator[str]:
+    def _unmet_after_reset(self) -> Iterator[str]:
         yield from self._unmet()
         yield from (f"{host.address} lacks the state" for host in self._hosts if host.lacks_state)
 
@@ -211,5 +209,5 @@ def _draw_bursts(rng: Random, members: int, duration_ns: int) -> tuple[Burst, ..
     return tuple(sorted(bursts, key=lambda burst: burst.at))
 
 
-def run_state(seed: int, *, with_transcript: bool = False, trace: Emit | None = None) -> Outcome:
+def run_state(seed: int, *, with_transcript: bool = False, trace: Emit | None = None) -> SeedOutcome:
     return run_world(StateWorld, draw_state_plan(seed), with_transcript, trace)

@@ -15,7 +15,7 @@ from motet.protocol.ordering import OrderingConfig
 from motet.protocol.wire.ordered import Tag
 from motet.sim.checkers.channels import Violation
 from motet.sim.checkers.log import LogChecker
-from motet.sim.scenarios.channels import Outcome
+from motet.sim.scenarios.channels import SeedOutcome
 from motet.sim.scenarios.group_plan import GroupPlan, draw_group_plan
 from motet.sim.scenarios.membership import PROBE_NS, MembershipWorld, run_world
 from motet.sim.world.group_host import GroupHost
@@ -47,7 +47,7 @@ class TotalOrderWorld(MembershipWorld):
         """These, and what the log of the history violates; what is asked of the end only if there are none."""
         final = [host.address for host in self._staying if host.member.view.is_primary]
         has_quorum = self.plan.membership.engine.static_quorum > 0
-        if not self.plan.is_one_primary or (has_quorum and self.plan.is_memory_lost):
+        if not self.plan.is_one_primary or (has_quorum and self.plan.is_durable_state_lost):
             return violations  # every side has a log of its own; or a quorum of members without memory began anew
         assert self.plan.config.ordering is not None
         waits_for_disk = self.plan.config.ordering.waits_for_disk
@@ -58,7 +58,7 @@ class TotalOrderWorld(MembershipWorld):
     def _make_host(self, member: Member) -> GroupHost:
         ordering = self.plan.config.ordering
         assert ordering is not None
-        around = (self._surroundings, self._rng, self._home, self._watch)
+        around = (self._context, self._rng, self._home, self._watch)
         return OrderedHost(member, *around, waits_for_disk=ordering.waits_for_disk)
 
     def _burst(self, burst: Burst) -> Callable[[], None]:
@@ -112,7 +112,7 @@ class TotalOrderWorld(MembershipWorld):
             if host.member.view.is_primary:
                 probes[host.address] = self._payload(host.address, 0)
                 host.multicast_ordered([probes[host.address]])
-        return self._wait(lambda: self._unheard(probes, 0), PROBE_NS) or self._wait(self._unmet, PROBE_NS)
+        return self._wait(lambda: self._undelivered(probes, 0), PROBE_NS) or self._wait(self._unmet, PROBE_NS)
 
     def _probe_appends(self) -> list[str]:
         """Whoever is not sure sends its append again: then it is in the log."""
@@ -161,5 +161,5 @@ def draw_logged_plan(seed: int) -> GroupPlan:
     return replace(plan, config=replace(plan.config, ordering=ordering))
 
 
-def run_total_order(seed: int, *, with_transcript: bool = False, trace: Emit | None = None) -> Outcome:
+def run_total_order(seed: int, *, with_transcript: bool = False, trace: Emit | None = None) -> SeedOutcome:
     return run_world(TotalOrderWorld, draw_logged_plan(seed), with_transcript, trace)

@@ -32,27 +32,27 @@ class _Node:
 
 
 @dataclass(frozen=True, slots=True)
-class _Write:
+class _DataWrite:
     node: _Node
     offset: int
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class _Cut:
+class _Truncation:
     node: _Node
     size: int
 
 
 @dataclass(frozen=True, slots=True)
-class _Name:
+class _NameChange:
     """A name came (with a node) or went (without one)."""
 
     path: Path
     node: _Node | None
 
 
-_Pending = _Write | _Cut | _Name
+_Pending = _DataWrite | _Truncation | _NameChange
 
 
 class SimDisk:
@@ -80,7 +80,7 @@ class SimDisk:
         if is_new:
             self._change()
             self._names[path] = _Node()
-            self._pending.append(_Name(path, self._names[path]))
+            self._pending.append(_NameChange(path, self._names[path]))
         return self.open_to_read(path)
 
     def open_to_read(self, path: Path) -> SimFile:
@@ -92,19 +92,19 @@ class SimDisk:
         self._change()
         node = self._names.pop(path)
         self._names[to] = node
-        self._pending += [_Name(to, node), _Name(path, None)]
+        self._pending += [_NameChange(to, node), _NameChange(path, None)]
 
     def remove(self, path: Path) -> None:
         self._change()
         del self._names[path]
-        self._pending.append(_Name(path, None))
+        self._pending.append(_NameChange(path, None))
 
     def sync_directory(self, directory: Path) -> None:
         self.syncs += 1
         if self.syncs_lie:
             return
         self._safe_names = dict(self._names)
-        self._pending = [one for one in self._pending if not isinstance(one, _Name)]
+        self._pending = [one for one in self._pending if not isinstance(one, _NameChange)]
 
     def lock(self, path: Path) -> SimLock:
         if path in self._locked:
@@ -117,13 +117,13 @@ class SimDisk:
     @property
     def pending_units(self) -> int:
         """How many different moments a power cut can pick: one for each byte and each change that is not safe."""
-        return sum(len(one.data) if isinstance(one, _Write) else 1 for one in self._pending)
+        return sum(len(one.data) if isinstance(one, _DataWrite) else 1 for one in self._pending)
 
     def after_power_cut(self, units: int) -> SimDisk:
         """The disk with only the first `units` of what was not safe."""
         disk, nodes = self._safe_copy()
         for one in self._pending:
-            size = len(one.data) if isinstance(one, _Write) else 1
+            size = len(one.data) if isinstance(one, _DataWrite) else 1
             disk._settle(one, nodes, min(units, size))
             units -= min(units, size)
         return disk._restarted()
@@ -131,11 +131,11 @@ class SimDisk:
     def after_bad_power_cut(self, rng: Random) -> SimDisk:
         """The disk with any sectors of what was written and not safe; names come and go in order."""
         disk, nodes = self._safe_copy()
-        kept_names = rng.randint(0, sum(isinstance(one, _Name) for one in self._pending))
+        kept_names = rng.randint(0, sum(isinstance(one, _NameChange) for one in self._pending))
         for one in self._pending:
-            if isinstance(one, _Write):
+            if isinstance(one, _DataWrite):
                 disk._settle_sectors(one, nodes, rng)
-            elif isinstance(one, _Name):
+            elif isinstance(one, _NameChange):
                 disk._settle(one, nodes, int(kept_names > 0))
                 kept_names -= 1
             else:
@@ -169,15 +169,15 @@ class SimDisk:
 
     def _write(self, node: _Node, data: bytes) -> None:
         self._change()
-        room = max(0, self.capacity - sum(len(one.data) for one in self._names.values()))
-        self._pending.append(_Write(node, len(node.data), data[:room]))
-        node.data += data[:room]
-        if room < len(data):
+        space = max(0, self.capacity - sum(len(one.data) for one in self._names.values()))
+        self._pending.append(_DataWrite(node, len(node.data), data[:space]))
+        node.data += data[:space]
+        if space < len(data):
             raise OSError(errno.ENOSPC, "No space left on device")
 
     def _cut(self, node: _Node, size: int) -> None:
         self._change()
-        self._pending.append(_Cut(node, size))
+        self._pending.append(_Truncation(node, size))
         del node.data[size:]
 
     def _sync(self, node: _Node) -> None:
@@ -185,7 +185,7 @@ class SimDisk:
         if self.syncs_lie:
             return
         node.safe = bytearray(node.data)
-        self._pending = [one for one in self._pending if isinstance(one, _Name) or one.node is not node]
+        self._pending = [one for one in self._pending if isinstance(one, _NameChange) or one.node is not node]
 
     def _safe_copy(self) -> tuple[SimDisk, dict[_Node, _Node]]:
         disk = SimDisk(self.capacity)
@@ -202,16 +202,16 @@ class SimDisk:
         if not units:
             return
         match one:
-            case _Write():
+            case _DataWrite():
                 _put(nodes[one.node].safe, one.offset, one.data[:units])
-            case _Cut():
+            case _Truncation():
                 del nodes[one.node].safe[one.size :]
-            case _Name():
+            case _NameChange():
                 self._safe_names.pop(one.path, None)
                 if one.node is not None:
                     self._safe_names[one.path] = nodes[one.node]
 
-    def _settle_sectors(self, write: _Write, nodes: dict[_Node, _Node], rng: Random) -> None:
+    def _settle_sectors(self, write: _DataWrite, nodes: dict[_Node, _Node], rng: Random) -> None:
         start = write.offset
         while start < write.offset + len(write.data):
             end = min((start // SECTOR_BYTES + 1) * SECTOR_BYTES, write.offset + len(write.data))
@@ -226,9 +226,9 @@ class SimDisk:
         return self
 
 
-def _put(data: bytearray, offset: int, piece: bytes) -> None:
+def _put(data: bytearray, offset: int, part: bytes) -> None:
     data.extend(bytes(max(0, offset - len(data))))
-    data[offset : offset + len(piece)] = piece
+    data[offset : offset + len(part)] = part
 
 
 class SimFile:

@@ -17,22 +17,22 @@ from motet.protocol.ordering import RolledBack, StableAdvanced
 from motet.protocol.wire.codec import encode
 from motet.protocol.wire.frames import Busy
 from motet.sim.world.history import EnteredView, PersistedAt, RolledBackAt, StableAt
-from motet.sim.world.host import Host, Surroundings
+from motet.sim.world.host import Host, HostContext
 
 _MOST_STATE_BYTES = 3_000
-LOOKS_PER_SUSPICION = 4  # of the liveness process, as in runtime/liveness.py
+POLLS_PER_SUSPICION = 4  # of the liveness process, as in runtime/liveness.py
 
 
 class GroupHost(Host):
     def __init__(
         self,
         member: Member,
-        surroundings: Surroundings,
+        context: HostContext,
         rng: Random,
         home: Callable[[Endpoint], Address],
         watch: Callable[[GroupHost], None] | None = None,
     ) -> None:
-        super().__init__(member, surroundings, rng)
+        super().__init__(member, context, rng)
         self.is_leaving = False
         self.has_left = False
         self._home_of = home
@@ -42,7 +42,7 @@ class GroupHost(Host):
         self._state_rng = Random(f"state {member.address}")
 
     @property
-    def memory(self) -> DurableState:
+    def durable_state(self) -> DurableState:
         """What the next life of this process would know, if it has a journal."""
         return self.member.memory
 
@@ -54,7 +54,7 @@ class GroupHost(Host):
     def be_busy(self, group: int, detector: DetectorConfig) -> None:
         """Stands still like a paused process, and its liveness process says BUSY, as that of a real member does."""
         self.pause()
-        interval_ns = min(detector.heartbeat_ns, detector.suspect_ns // LOOKS_PER_SUSPICION)
+        interval_ns = min(detector.heartbeat_ns, detector.suspect_ns // POLLS_PER_SUSPICION)
         data = encode(group, self.address.incarnation, NOBODY, Busy(self.member.view.id))
         self._say_busy(data, 2 * interval_ns, interval_ns)
 

@@ -18,7 +18,7 @@ from motet.protocol.wire.snapshot import Report, SnapshotId
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class MessageStream:
     """The messages of one sender on one channel, to one peer or (None) to the group."""
 
     channel: Channel
@@ -78,7 +78,7 @@ class ForgotSender:
 
 
 @dataclass(frozen=True, slots=True)
-class WokeUp:
+class RestartedWithState:
     """A process restarted with its memory: `member` goes on with the log of `before`, after `position`."""
 
     at: int
@@ -112,7 +112,7 @@ class RecordedState:
     at: int
     member: Address
     snapshot: SnapshotId
-    sent: Mapping[Stream, int]
+    sent: Mapping[MessageStream, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,18 +126,18 @@ class EndedSnapshot:
     reason: str = ""
 
 
-class Blame(Enum):
+class AccusationKind(Enum):
     SUSPECTED = "suspected"  # of having crashed: it was silent
-    ACCUSED = "accused"  # of being late in a view change
-    UNANSWERED = "got no answer of"  # and led a merge
+    FLUSH_TIMEOUT = "accused"  # of being late in a view change
+    MERGE_UNANSWERED = "got no answer of"  # and led a merge
 
 
 @dataclass(frozen=True, slots=True)
-class Blamed:
+class Accusation:
     at: int
     by: Address
     whom: Address
-    what: Blame
+    what: AccusationKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +176,8 @@ Event = (
     | StartedSnapshot
     | RecordedState
     | EndedSnapshot
-    | WokeUp
-    | Blamed
+    | RestartedWithState
+    | Accusation
     | BeganChange
     | BeganMerge
 )
@@ -185,8 +185,8 @@ Event = (
 
 @dataclass(slots=True)
 class History:
-    accepted: dict[Stream, list[bytes]] = field(default_factory=dict)
-    failed: dict[Stream, list[tuple[int, int]]] = field(default_factory=dict)  # index ranges, both included
+    accepted: dict[MessageStream, list[bytes]] = field(default_factory=dict)
+    failed: dict[MessageStream, list[tuple[int, int]]] = field(default_factory=dict)  # index ranges, both included
     events: list[Event] = field(default_factory=list)
     counted_in: dict[tuple[Address, Address], int] = field(default_factory=dict)
     # (sender, receiver) -> index of the first message accepted after the sender counted the receiver in
@@ -203,14 +203,14 @@ class History:
     outages: dict[tuple[str, str] | Address, list[Outage]] = field(default_factory=dict)  # of links, and processes
     remembers: bool = True  # whether receivers remember the windows that they drop
 
-    def accept(self, stream: Stream, messages: Sequence[bytes]) -> None:
+    def accept(self, stream: MessageStream, messages: Sequence[bytes]) -> None:
         self.accepted.setdefault(stream, []).extend(messages)
 
-    def fail(self, stream: Stream, first: int, last: int) -> None:
+    def fail(self, stream: MessageStream, first: int, last: int) -> None:
         self.failed.setdefault(stream, []).append((first, last))
 
     def count_in(self, sender: Address, receiver: Address) -> None:
-        stream = Stream(Channel.MULTICAST, sender, None)
+        stream = MessageStream(Channel.MULTICAST, sender, None)
         self.counted_in.setdefault((sender, receiver), len(self.accepted.get(stream, ())))
         self.counted_out.discard((sender, receiver))
 

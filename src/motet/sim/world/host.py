@@ -19,7 +19,7 @@ from motet.protocol.core.units import MICROSECOND
 from motet.protocol.member import Datagram, Delivered, Member
 from motet.protocol.member.trace import Tracer
 from motet.protocol.wire.codec import kind_name
-from motet.sim.world.history import DeliveredBatch, ForgotSender, History, Stream
+from motet.sim.world.history import DeliveredBatch, ForgotSender, History, MessageStream
 from motet.sim.world.network import LOSSES, Network
 from motet.sim.world.scheduler import Scheduler
 from motet.sim.world.transcript import Transcript
@@ -30,7 +30,7 @@ CHECK_EVERY = 4  # steps: what is out of order mostly stays so, and a check cost
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class HostContext:
     """What all processes of one world share."""
 
     scheduler: Scheduler
@@ -42,25 +42,25 @@ class Surroundings:
 
 
 class Host:
-    def __init__(self, member: Member, surroundings: Surroundings, rng: Random) -> None:
+    def __init__(self, member: Member, context: HostContext, rng: Random) -> None:
         self.member = member
         self.is_alive = True
         self.is_paused = False
         self.is_expelled = False
-        self.most_held = 0  # frames held at the worst moment
+        self.most_buffered = 0  # frames held at the worst moment
         self._steps = 0
-        self._world = surroundings
+        self._world = context
         self._rng = rng
         self._inbox: list[tuple[bytes, Endpoint | None]] = []  # with where each came from, where that is known
         self._is_drain_planned = False
-        self._is_release_due = False
+        self._is_resume_due = False
         self._wake_at: int | None = None
         self._skew_ns = rng.randrange(0, 10**12)
         self._drift = rng.uniform(-200e-6, 200e-6)  # a bad crystal
         self._stream_base: dict[Address, int] = {}
-        self._tracer = Tracer(member, surroundings.trace) if surroundings.trace is not None else None
+        self._tracer = Tracer(member, context.trace) if context.trace is not None else None
         if self._tracer is not None:
-            self._tracer.started(surroundings.scheduler.now)
+            self._tracer.started(context.scheduler.now)
 
     @property
     def address(self) -> Address:
@@ -98,9 +98,9 @@ class Host:
             self._suffer("goes on")
             self._plan_drain()
             self._wake()
-            if self._is_release_due:
-                self._is_release_due = False
-                self.release()
+            if self._is_resume_due:
+                self._is_resume_due = False
+                self.resume_deliveries()
 
     def arrive(self, data: bytes, source: Address | None = None) -> None:
         if not self.is_alive:
@@ -127,21 +127,21 @@ class Host:
             self._perform(action(self.clock))
 
     def multicast(self, messages: list[bytes]) -> None:
-        self._offer(Stream(Channel.MULTICAST, self.address, None), messages)
+        self._offer(MessageStream(Channel.MULTICAST, self.address, None), messages)
 
     def multicast_ordered(self, messages: list[bytes]) -> None:
-        self._offer(Stream(Channel.TOTAL, self.address, None), messages)
+        self._offer(MessageStream(Channel.TOTAL, self.address, None), messages)
 
     def send(self, to: Address, messages: list[bytes]) -> None:
-        self._offer(Stream(Channel.UNICAST, self.address, to), messages)
+        self._offer(MessageStream(Channel.UNICAST, self.address, to), messages)
 
-    def hold(self) -> None:
+    def pause_deliveries(self) -> None:
         self._suffer("takes no deliveries")
         self.member.hold()
 
-    def release(self) -> None:
+    def resume_deliveries(self) -> None:
         if self.is_paused:
-            self._is_release_due = True  # a process that stands still takes nothing
+            self._is_resume_due = True  # a process that stands still takes nothing
             return
         self._suffer("takes deliveries again")
         self.do(self.member.release)
@@ -162,12 +162,12 @@ class Host:
         if self._tracer is not None:
             self._tracer.fault(text, self._world.scheduler.now)
 
-    def _offer(self, stream: Stream, messages: list[bytes]) -> None:
+    def _offer(self, stream: MessageStream, messages: list[bytes]) -> None:
         effects = self._accepted(stream, messages)
         if effects is not None:
             self._perform(effects)
 
-    def _accepted(self, stream: Stream, messages: list[bytes]) -> list[Effect] | None:
+    def _accepted(self, stream: MessageStream, messages: list[bytes]) -> list[Effect] | None:
         """Hand messages to the member. None: it refuses, so they were never accepted, and may be tried again later."""
         if not self.is_alive or self.is_paused:
             return None
@@ -199,7 +199,7 @@ class Host:
             pending.extend(self._make_real(effect))
         if self._tracer is not None:
             self._tracer.told_by_counters(self._world.scheduler.now)
-        self.most_held = max(self.most_held, self.member.held_frames)
+        self.most_buffered = max(self.most_buffered, self.member.held_frames)
         self._steps += 1
         if self._steps % CHECK_EVERY == 0:
             self.member._check()
@@ -251,7 +251,7 @@ class Host:
 
     def _record_failure(self, effect: SendFailed) -> None:
         base = self._stream_base.get(effect.to, 0) if effect.to is not None else 0
-        stream = Stream(effect.channel, self.address, effect.to)
+        stream = MessageStream(effect.channel, self.address, effect.to)
         self._world.history.fail(stream, base + effect.first - 1, base + effect.last - 1)
         self.note(f"gives up {effect.first} to {effect.last} to {effect.to or 'the group'}: {effect.error}")
 

@@ -15,24 +15,24 @@ from motet.protocol.membership import Accused, MergeUnanswered, Suspected
 from motet.protocol.wire.codec import Envelope, Rejection, decode, kind_name
 from motet.protocol.wire.frames import MergeRequest, Prepare
 from motet.sim.world.group_host import GroupHost
-from motet.sim.world.history import BeganChange, BeganMerge, Blame, Blamed, Outage
-from motet.sim.world.host import Surroundings
+from motet.sim.world.history import Accusation, AccusationKind, BeganChange, BeganMerge, Outage
+from motet.sim.world.host import HostContext
 
-Overhear = Callable[[GroupHost, str], None]  # called with the kind of each frame before it is carried
+OnFrame = Callable[[GroupHost, str], None]  # called with the kind of each frame before it is carried
 
 
 class InterruptedHost(GroupHost):
     def __init__(
         self,
         member: Member,
-        surroundings: Surroundings,
+        context: HostContext,
         rng: Random,
         home: Callable[[Endpoint], Address],
-        overhear: Overhear,
+        on_frame: OnFrame,
         group: int,
     ) -> None:
-        super().__init__(member, surroundings, rng, home)
-        self._overhear = overhear
+        super().__init__(member, context, rng, home)
+        self._on_frame = on_frame
         self._group = group
         self._begun: set[tuple[object, ...]] = set()  # the changes and merges that were written down
         self._outage: Outage | None = None
@@ -64,22 +64,22 @@ class InterruptedHost(GroupHost):
             return []
         match effect:
             case Suspected():
-                self._blame(Blame.SUSPECTED, effect.peer)
+                self._accuse(AccusationKind.SUSPECTED, effect.peer)
             case Accused():
-                self._blame(Blame.ACCUSED, effect.member)
+                self._accuse(AccusationKind.FLUSH_TIMEOUT, effect.member)
             case MergeUnanswered():
-                self._blame(Blame.UNANSWERED, *effect.coordinators)
+                self._accuse(AccusationKind.MERGE_UNANSWERED, *effect.coordinators)
         return super()._make_real(effect)
 
-    def _blame(self, what: Blame, *members: Address) -> None:
+    def _accuse(self, what: AccusationKind, *members: Address) -> None:
         now = self._world.scheduler.now
-        self._world.history.events += [Blamed(now, self.address, member, what) for member in members]
+        self._world.history.events += [Accusation(now, self.address, member, what) for member in members]
 
     def _transmit(self, to: Address, data: bytes) -> None:
         kind = kind_name(data)
         if kind in ("Prepare", "MergeRequest"):
             self._write_down(decode(self._group, data))
-        self._overhear(self, kind)
+        self._on_frame(self, kind)
         if self.is_alive:
             super()._transmit(to, data)
 

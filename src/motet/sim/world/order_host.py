@@ -19,8 +19,8 @@ from motet.protocol.member import Delivered, DurableState, Member
 from motet.protocol.ordering import AppendRepeated, RolledBack, StableAdvanced
 from motet.protocol.wire.ordered import Tag
 from motet.sim.world.group_host import GroupHost
-from motet.sim.world.history import PersistedAt, Stream
-from motet.sim.world.host import Surroundings
+from motet.sim.world.history import MessageStream, PersistedAt
+from motet.sim.world.host import HostContext
 
 MOST_LAG_NS = 30 * MILLISECOND
 
@@ -29,14 +29,14 @@ class OrderedHost(GroupHost):
     def __init__(
         self,
         member: Member,
-        surroundings: Surroundings,
+        context: HostContext,
         rng: Random,
         home: Callable[[Endpoint], Address],
         watch: Callable[[GroupHost], None] | None,
         *,
         waits_for_disk: bool,
     ) -> None:
-        super().__init__(member, surroundings, rng, home, watch)
+        super().__init__(member, context, rng, home, watch)
         self._waits_for_disk = waits_for_disk
         self._on_disk = self._written = member.memory
         self._written_by = 0  # when the last write reaches the disk
@@ -45,7 +45,7 @@ class OrderedHost(GroupHost):
         self._appended: list[tuple[int, Tag]] = []  # delivered, and not known to be stable: the last position of each
 
     @property
-    def memory(self) -> DurableState:
+    def durable_state(self) -> DurableState:
         """What the next life of this process would know."""
         now = self.member.memory
         if not self._waits_for_disk:
@@ -60,7 +60,7 @@ class OrderedHost(GroupHost):
         except BacklogFullError:
             return
         history = self._world.history
-        history.accept(Stream(Channel.TOTAL, self.address, None), messages)
+        history.accept(MessageStream(Channel.TOTAL, self.address, None), messages)
         history.appends[tag] = tuple(messages)
         self.note(f"appends {tag.sequence} of producer {tag.producer}")
         self._perform(effects)
@@ -86,11 +86,11 @@ class OrderedHost(GroupHost):
 
     def _perform(self, effects: list[Effect]) -> None:
         super()._perform(effects)
-        memory = self.member.memory
-        if self._waits_for_disk and (memory.epoch, memory.position) != (self._written.epoch, self._written.position):
-            self._written = memory
+        state = self.member.memory
+        if self._waits_for_disk and (state.epoch, state.position) != (self._written.epoch, self._written.position):
+            self._written = state
             self._written_by = max(self._written_by, self._world.scheduler.now + self._disk_rng.randrange(MOST_LAG_NS))
-            self._writes.append(memory)
+            self._writes.append(state)
             self._world.scheduler.at(self._written_by, self._reach_the_disk)
 
     def _reach_the_disk(self) -> None:

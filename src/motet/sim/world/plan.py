@@ -15,7 +15,7 @@ from motet.sim.world.network import NetworkProfile, draw_profile
 FORGETS = 2  # how often one fault of the kind FORGET drops the window
 
 
-class FaultKind(Enum):
+class PlannedFaultKind(Enum):
     CRASH = "crash"  # the process dies; the others get a view without it
     RESTART = "restart"  # the process dies and comes back as a new incarnation
     EXPEL = "expel"  # the others get a view without it while it still runs, and speaks, for a while
@@ -29,9 +29,9 @@ class FaultKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class PlannedFault:
     at: int
-    kind: FaultKind
+    kind: PlannedFaultKind
     who: int  # index of the process
     other: int
     lasts_ns: int
@@ -53,13 +53,13 @@ class Burst:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ChannelsPlan:
     seed: int
     names: tuple[str, ...]
     configs: tuple[MemberConfig, ...]
     network: NetworkProfile
     duration_ns: int
-    faults: tuple[Fault, ...]
+    faults: tuple[PlannedFault, ...]
     bursts: tuple[Burst, ...]
     remembers: bool
 
@@ -76,7 +76,7 @@ class Plan:
         ]
 
 
-def draw_plan(seed: int) -> Plan:
+def draw_plan(seed: int) -> ChannelsPlan:
     rng = Random(f"plan {seed}")
     names = tuple("abcdef"[: rng.choice([2, 2, 3, 3, 4, 5, 6])])
     duration_ns = rng.randrange(1 * SECOND, 5 * SECOND)
@@ -89,7 +89,7 @@ def draw_plan(seed: int) -> Plan:
     faults = tuple(sorted(_draw_faults(rng, len(names), duration_ns, remembers), key=lambda fault: fault.at))
     drawn = _draw_bursts(rng, len(names), duration_ns, base) + _bursts_for_forgetful(rng, faults)
     bursts = tuple(sorted(drawn, key=lambda burst: burst.at))
-    return Plan(seed, names, configs, network, duration_ns, faults, bursts, remembers)
+    return ChannelsPlan(seed, names, configs, network, duration_ns, faults, bursts, remembers)
 
 
 def _draw_config(rng: Random) -> MemberConfig:
@@ -157,15 +157,15 @@ def _vary(rng: Random, base: MemberConfig) -> MemberConfig:
     )
 
 
-def _draw_faults(rng: Random, members: int, duration_ns: int, remembers: bool) -> list[Fault]:
+def _draw_faults(rng: Random, members: int, duration_ns: int, remembers: bool) -> list[PlannedFault]:
     # A world in which dropped windows are not remembered is there for the resync, so it drops many.
-    kinds = list(FaultKind) + [FaultKind.FORGET] * (0 if remembers else 16)
+    kinds = list(PlannedFaultKind) + [PlannedFaultKind.FORGET] * (0 if remembers else 16)
     faults = []
     for _ in range(rng.choice([0, 1, 2, 4, 8] if remembers else [4, 8])):
         who = rng.randrange(members)
         kind = rng.choice(kinds)
         faults.append(
-            Fault(
+            PlannedFault(
                 at=rng.randrange(duration_ns),
                 kind=kind,
                 who=who,
@@ -176,11 +176,11 @@ def _draw_faults(rng: Random, members: int, duration_ns: int, remembers: bool) -
     return faults
 
 
-def _bursts_for_forgetful(rng: Random, faults: tuple[Fault, ...]) -> list[Burst]:
+def _bursts_for_forgetful(rng: Random, faults: tuple[PlannedFault, ...]) -> list[Burst]:
     """A dropped window only matters while somebody sends into it: just before each drop, and once after the last."""
     bursts = []
     for fault in faults:
-        if fault.kind is FaultKind.FORGET:
+        if fault.kind is PlannedFaultKind.FORGET:
             for repeat in range(FORGETS + 1):
                 before_ns = rng.randrange(30 * MILLISECOND)
                 at = max(0, fault.at + repeat * fault.lasts_ns // FORGETS - before_ns)

@@ -19,7 +19,7 @@ from motet.protocol.membership import ProvideState, StateFailed, StateLost, Stat
 from motet.protocol.ordering import RolledBack
 from motet.sim.checkers.channels import Violation
 from motet.sim.world.group_host import GroupHost
-from motet.sim.world.host import Surroundings
+from motet.sim.world.host import HostContext
 
 _LATE_NS = (0, 0, 0, 20 * MILLISECOND, 300 * MILLISECOND, 1_500 * MILLISECOND, 4_000 * MILLISECOND)
 _REFUSES = 0.1
@@ -30,21 +30,21 @@ class StateHost(GroupHost):
     def __init__(
         self,
         member: Member,
-        surroundings: Surroundings,
+        context: HostContext,
         rng: Random,
         home: Callable[[Endpoint], Address],
         watch: Callable[[GroupHost], None],
-        blame: Callable[[Violation], None],
+        report_violation: Callable[[Violation], None],
         give_up: Callable[[StateHost], None],
     ) -> None:
-        super().__init__(member, surroundings, rng, home, watch)
+        super().__init__(member, context, rng, home, watch)
         self.origin = str(member.address).encode()
         self.applied: list[bytes] = []
         self.is_groups = False  # its state was that of a primary view, and not only of those who look for one
         self.is_prompt = False  # gives its state at once, and never refuses
         self.may_shrink = False  # the group was told to begin anew: what was before is given up
         self.lost_in: set[ViewId] = set()  # views of which it was told that nobody has the state
-        self._blame = blame
+        self._report_violation = report_violation
         self._give_up = give_up
 
     @property
@@ -78,7 +78,7 @@ class StateHost(GroupHost):
         self.applied += effect.messages
 
     def _violate(self, what: str) -> None:
-        self._blame(Violation("state", what))
+        self._report_violation(Violation("state", what))
 
     # Giving and taking
 

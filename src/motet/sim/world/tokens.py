@@ -22,8 +22,8 @@ from motet.protocol.core.units import MILLISECOND
 from motet.protocol.member import Datagram, Delivered, Member
 from motet.protocol.snapshot import RecordState, SnapshotFailed, SnapshotTaken
 from motet.sim.world.group_host import GroupHost
-from motet.sim.world.history import EndedSnapshot, RecordedState, StartedSnapshot, Stream
-from motet.sim.world.host import Surroundings
+from motet.sim.world.history import EndedSnapshot, MessageStream, RecordedState, StartedSnapshot
+from motet.sim.world.host import HostContext
 from motet.sim.world.order_host import OrderedHost
 
 ENDOWMENT = 1_000  # what every process owns when it starts
@@ -52,20 +52,20 @@ class TokenHost(OrderedHost):
     def __init__(
         self,
         member: Member,
-        surroundings: Surroundings,
+        context: HostContext,
         rng: Random,
         home: Callable[[Endpoint], Address],
         watch: Callable[[GroupHost], None] | None,
         next_number: Callable[[], int],
     ) -> None:
-        super().__init__(member, surroundings, rng, home, watch, waits_for_disk=False)
+        super().__init__(member, context, rng, home, watch, waits_for_disk=False)
         self.balance = ENDOWMENT
         self._choices = Random(f"tokens {member.address}")
         self._next_number = next_number
         self._lag_ns = self._choices.choice([0, 0, self._choices.randrange(1, MOST_LAG_NS)])
         self._queue: deque[Effect] = deque()  # what the application has not looked at yet
         if self._lag_ns:
-            surroundings.history.lagging.add(member.address)
+            context.history.lagging.add(member.address)
 
     # What the application does
 
@@ -79,7 +79,7 @@ class TokenHost(OrderedHost):
             amount = min(left, self._choices.randrange(1, MOST_MOVED))
             transfers.append(Transfer(self._next_number(), amount, to.incarnation, hops))
             left -= amount
-        stream = Stream(channel, self.address, to if channel is Channel.UNICAST else None)
+        stream = MessageStream(channel, self.address, to if channel is Channel.UNICAST else None)
         messages = [transfer.encode(size) for transfer, size in zip(transfers, sizes, strict=True)]
         try:
             effects = self._accepted(stream, messages)

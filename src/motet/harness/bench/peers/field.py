@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from motet.harness.bench.job import Kind
+from motet.harness.bench.job import MeasurementKind
 from motet.harness.bench.rows import Row
 
 ROOT = "MOTET_PEERS"  # a directory into which Debian packages were unpacked; see benchmarks/fetch_peers.sh
@@ -23,7 +23,7 @@ class Peer:
     programs: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
     jars: tuple[str, ...] = ()
-    kinds: tuple[Kind, ...] = ("rate", "latency")
+    kinds: tuple[MeasurementKind, ...] = ("rate", "latency")
     orders: tuple[str, ...] = ("fifo", "total")
     warm_up: float = 0.0  # seconds that it needs at least, where ours are too few
     why_not: str = ""  # why it cannot be measured anywhere

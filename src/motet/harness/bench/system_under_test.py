@@ -15,16 +15,16 @@ class Tally:
     Another thread reads it.
     """
 
-    __slots__ = ("delivered", "looked_at")
+    __slots__ = ("bytes_read", "delivered")
 
     def __init__(self) -> None:
-        self.delivered = self.looked_at = 0
+        self.delivered = self.bytes_read = 0
 
 
-class Party(Protocol):
+class SystemUnderTest(Protocol):
     address: str  # what others need to find this one
 
-    async def meet(self, addresses: Sequence[str]) -> None:
+    async def connect(self, addresses: Sequence[str]) -> None:
         """All are there: be ready to send and to receive."""
 
     async def send(self, messages: list[bytes]) -> None:
@@ -41,15 +41,15 @@ class Party(Protocol):
     async def close(self) -> None: ...
 
 
-Opener = Callable[[Job], Awaitable[Party]]
+Opener = Callable[[Job], Awaitable[SystemUnderTest]]
 
 
-class PlainParty:
+class PlainSystem:
     """What most systems have in common: no members to wait for, no counters, one way to take messages."""
 
     address = ""
 
-    async def meet(self, addresses: Sequence[str]) -> None:
+    async def connect(self, addresses: Sequence[str]) -> None:
         return
 
     async def receive(self) -> Sequence[bytes]:
@@ -58,7 +58,7 @@ class PlainParty:
     async def count(self, tally: Tally) -> None:
         while True:
             messages = await self.receive()
-            tally.looked_at += sum(map(len, messages))
+            tally.bytes_read += sum(map(len, messages))
             tally.delivered += len(messages)
 
     def counters(self) -> dict[str, int]:
@@ -68,7 +68,7 @@ class PlainParty:
         return
 
 
-_HOMES = {
+_MODULES = {
     MOTET: "motet.harness.bench.member",
     "zmq": "motet.harness.bench.peers.zmq_pubsub",
     "nats": "motet.harness.bench.peers.nats_core",
@@ -80,6 +80,6 @@ _HOMES = {
 }
 
 
-async def open_party(job: Job) -> Party:
-    opener: Opener = import_module(_HOMES[job.system]).open_party
+async def open_system(job: Job) -> SystemUnderTest:
+    opener: Opener = import_module(_MODULES[job.system]).open_system
     return await opener(job)

@@ -12,7 +12,7 @@ from motet.protocol.ordering import TotalOrder
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class MemberStatus:
     view: str
     view_members: tuple[str, ...]
     is_primary: bool
@@ -26,7 +26,7 @@ class Standing:
         return asdict(self)
 
     @classmethod
-    def of(cls, member: Member) -> Standing:
+    def of(cls, member: Member) -> MemberStatus:
         ordering, view = member.channel.ordering, member.view
         assert ordering is not None
         return cls(

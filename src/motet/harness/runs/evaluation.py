@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from motet.harness.runs.child import MemberReport
-from motet.harness.runs.sequence import Span, first_difference, load, load_numbers
-from motet.harness.runs.work import Plan, describe_entry, entry_of
+from motet.harness.runs.member_process import MemberReport
+from motet.harness.runs.sequence import SequenceSpan, first_difference, load, load_numbers
+from motet.harness.runs.work import RunPlan, describe_entry, entry_of
 
 SHOWN = 5
 
@@ -30,8 +30,8 @@ class RunVerdict:
         return not self.problems
 
 
-def judge(
-    plan: Plan, reports: Mapping[int, MemberReport], directory: Path, *, is_over: bool, has_journals: bool = False
+def evaluate(
+    plan: RunPlan, reports: Mapping[int, MemberReport], directory: Path, *, is_over: bool, has_journals: bool = False
 ) -> RunVerdict:
     """`is_over`: the run came to its end; else what is not delivered may only be late."""
     verdict = RunVerdict(is_accounted=True if is_over else None)
@@ -41,13 +41,15 @@ def judge(
     elif is_over:
         _count(plan, reports, verdict)
     for index, report in reports.items():
-        _judge_contents(report, verdict)
+        _evaluate_contents(report, verdict)
         _account(index, report, load_numbers(directory / f"{report.member}.lost"), sequences, verdict)
         _note(report, verdict, has_journals=has_journals)
     return verdict
 
 
-def _compare(reports: Mapping[int, MemberReport], sequences: Mapping[int, Sequence[Span]], verdict: RunVerdict) -> None:
+def _compare(
+    reports: Mapping[int, MemberReport], sequences: Mapping[int, Sequence[SequenceSpan]], verdict: RunVerdict
+) -> None:
     """Each with the one that has most: who agrees with it agrees with all others, position by position."""
     verdict.is_same = True
     longest = max(sequences, key=lambda index: sum(len(span.entries) for span in sequences[index]), default=0)
@@ -63,13 +65,13 @@ def _compare(reports: Mapping[int, MemberReport], sequences: Mapping[int, Sequen
         )
 
 
-def _count(plan: Plan, reports: Mapping[int, MemberReport], verdict: RunVerdict) -> None:
+def _count(plan: RunPlan, reports: Mapping[int, MemberReport], verdict: RunVerdict) -> None:
     for report in reports.values():
         if report.delivered < plan.messages:
             verdict.problems.append(f"{report.member} delivered {report.delivered} of {plan.messages} messages")
 
 
-def _judge_contents(report: MemberReport, verdict: RunVerdict) -> None:
+def _evaluate_contents(report: MemberReport, verdict: RunVerdict) -> None:
     if report.damaged:
         verdict.problems.append(f"{report.member} delivered {report.damaged} messages that are not what was sent")
     if report.repeated:
@@ -80,7 +82,7 @@ def _account(
     index: int,
     report: MemberReport,
     missing: npt.NDArray[np.uint64],
-    sequences: Mapping[int, Sequence[Span]],
+    sequences: Mapping[int, Sequence[SequenceSpan]],
     verdict: RunVerdict,
 ) -> None:
     """A member that missed a part of the log may have messages of its own in there: others hold them."""

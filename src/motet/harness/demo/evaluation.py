@@ -45,7 +45,7 @@ class Promise:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class DemoFailure:
     """Why the demo ended before its end."""
 
     act: str  # its number and title, as in "2. Three speak at once, five hear one order"
@@ -54,18 +54,18 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Voice:
+class SenderRecord:
     """What one speaker knew of its messages in one life, when it last spoke to the director."""
 
     name: str
-    life: int
+    incarnation: int
     sent: int  # at least, if it was killed
     settled_to: int  # it was told that these are stable
     failed: tuple[tuple[int, int], ...]  # it was told that these may be missing
     was_killed: bool = False
 
     @property
-    def told_of(self) -> int:
+    def reported_failed(self) -> int:
         return sum(last - first + 1 for first, last in self.failed)
 
     @property
@@ -74,16 +74,16 @@ class Voice:
         return self.settled_to - sum(last - first + 1 for first, last in self.failed if last <= self.settled_to)
 
     def may_lack(self, n: int) -> bool:
-        is_told = any(first <= n <= last for first, last in self.failed)
-        return is_told or (self.was_killed and n > self.settled_to)
+        is_reported = any(first <= n <= last for first, last in self.failed)
+        return is_reported or (self.was_killed and n > self.settled_to)
 
 
 @dataclass(slots=True)
-class Verdict:
+class DemoVerdict:
     seconds: float = 0.0
     out: str = ""
     report: str | None = None
-    failure: Failure | None = None
+    failure: DemoFailure | None = None
     _found: dict[str, Promise] = field(default_factory=dict)
 
     @property
@@ -104,8 +104,8 @@ class Verdict:
     def is_broken(self) -> bool:
         return any(promise.state == BROKEN for promise in self.promises)
 
-    def add(self, name: str, is_held: bool, figure: str) -> None:
-        self._found[name] = Promise(name, HELD if is_held else BROKEN, figure)
+    def add(self, name: str, holds: bool, figure: str) -> None:
+        self._found[name] = Promise(name, HELD if holds else BROKEN, figure)
 
     def not_shown(self, name: str, why: str) -> None:
         self._found[name] = Promise(name, NOT_SHOWN, why)
@@ -136,26 +136,26 @@ def same_log(journals: Sequence[Path]) -> tuple[bool, str, pa.Table]:
     return True, f"{len(positions):,} positions, the same message at each in all {len(journals)} journals", first
 
 
-def heard(log: pa.Table) -> dict[tuple[str, int], list[int]]:
+def numbers_by_sender(log: pa.Table) -> dict[tuple[str, int], list[int]]:
     """The numbers of each speaker's messages, in the order of the log."""
     numbers: dict[tuple[str, int], list[int]] = {}
     for payload in log.column("payload").to_pylist():
         message = json.loads(payload)
-        numbers.setdefault((message["from"], message["life"]), []).append(message["n"])
+        numbers.setdefault((message["from"], message["incarnation"]), []).append(message["n"])
     return numbers
 
 
-def nothing_lost(voices: Sequence[Voice], numbers: dict[tuple[str, int], list[int]]) -> tuple[bool, str]:
+def nothing_lost(records: Sequence[SenderRecord], numbers: dict[tuple[str, int], list[int]]) -> tuple[bool, str]:
     lost = [
-        f"{voice.name} {n}"
-        for voice in voices
-        for n in sorted(set(range(1, voice.sent + 1)) - set(numbers.get((voice.name, voice.life), ())))
-        if not voice.may_lack(n)
+        f"{record.name} {n}"
+        for record in records
+        for n in sorted(set(range(1, record.sent + 1)) - set(numbers.get((record.name, record.incarnation), ())))
+        if not record.may_lack(n)
     ]
     if lost:
         return False, f"{len(lost)} are not in the log, and nobody was told: {', '.join(lost[:MOST_NAMED])}"
-    told, safe = sum(voice.told_of for voice in voices), sum(voice.safe for voice in voices)
-    rest = f"; of {told:,} others their sender was told that they may be missing" if told else ""
+    reported, safe = sum(record.reported_failed for record in records), sum(record.safe for record in records)
+    rest = f"; of {reported:,} others their sender was told that they may be missing" if reported else ""
     return True, f"{safe:,} of {safe:,} messages{rest}"
 
 

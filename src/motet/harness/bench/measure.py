@@ -16,7 +16,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from motet.errors import MotetError
-from motet.harness.bench.job import Job, Kind, Load, Outcome, Run
+from motet.harness.bench.job import Job, Load, MeasurementKind, Run, WorkerOutcome
 from motet.harness.bench.peers import jgroups_java
 from motet.harness.bench.peers.servers import SERVERS
 from motet.harness.bench.worker import work
@@ -27,29 +27,29 @@ HEAD_START_S = 0.3  # from the word to the first message
 
 
 @dataclass(slots=True)
-class Child:
+class WorkerProcess:
     process: BaseProcess
     pipe: Connection
 
-    def hear(self, timeout: float = TIMEOUT_S) -> Any:
+    def receive(self, timeout: float = TIMEOUT_S) -> Any:
         if not self.pipe.poll(timeout):
             raise MotetError("a process of the benchmark did not answer; look above for what it said")
         try:
-            word = self.pipe.recv()
+            message = self.pipe.recv()
         except EOFError:
             raise MotetError("a process of the benchmark has died; look above for what it said") from None
-        if isinstance(word, BaseException):
-            raise word
-        return word
+        if isinstance(message, BaseException):
+            raise message
+        return message
 
 
-def measure(system: str, kind: Kind, load: Load, seconds: float, warm_up: float) -> Run:
+def measure(system: str, kind: MeasurementKind, load: Load, seconds: float, warm_up: float) -> Run:
     """One measurement, from starting the processes to their end."""
     with tempfile.TemporaryDirectory(prefix="motet-bench-") as directory, _server(system, directory) as place:
         job = Job(system, kind, load, 0, seconds, warm_up, (place,) if place else (), directory)
         with _children(job) as children:
             for child in children:
-                assert child.hear() == "ready"
+                assert child.receive() == "ready"
             if kind == "kill":
                 return _kill(children, load)
             if kind == "heal":
@@ -68,16 +68,16 @@ def _server(system: str, directory: str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _children(job: Job) -> Iterator[list[Child]]:
+def _children(job: Job) -> Iterator[list[WorkerProcess]]:
     """All processes of a measurement, introduced to each other. The first is there before the others look for it."""
-    children: list[Child] = []
+    children: list[WorkerProcess] = []
     try:
         first = _start(job)
         children.append(first)
-        addresses = [str(first.hear())]
+        addresses = [str(first.receive())]
         seeds = job.seeds or tuple(filter(None, addresses))
         children += [_start(replace(job, index=index, seeds=seeds)) for index in range(1, job.load.members)]
-        addresses += [str(child.hear()) for child in children[1:]]
+        addresses += [str(child.receive()) for child in children[1:]]
         for child in children:
             child.pipe.send(addresses)
         yield children
@@ -94,29 +94,29 @@ def _children(job: Job) -> Iterator[list[Child]]:
             child.pipe.close()
 
 
-def _start(job: Job) -> Child:
+def _start(job: Job) -> WorkerProcess:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=WORKERS.get(job.system, work), args=(job, theirs), daemon=True)
     process.start()
     theirs.close()
-    return Child(process, ours)
+    return WorkerProcess(process, ours)
 
 
 # What takes its time
 
 
-def _timed(children: list[Child], job: Job) -> Run:
+def _timed(children: list[WorkerProcess], job: Job) -> Run:
     begin = time.monotonic() + HEAD_START_S + job.warm_up
     end = begin + job.seconds
     for child in children:
         child.pipe.send((begin, end))
     timeout = HEAD_START_S + job.warm_up + job.seconds + TIMEOUT_S
     if job.kind == "rate":
-        sent = sum(int(child.hear(timeout)) for child in children)
+        sent = sum(int(child.receive(timeout)) for child in children)
         for child in children:
             child.pipe.send(_expected(job.load, sent, child is children[0]))
-    outcomes = [child.hear(timeout) for child in children]
+    outcomes = [child.receive(timeout) for child in children]
     return _rate_of(outcomes, job.load) if job.kind == "rate" else _latency_of(outcomes, job)
 
 
@@ -124,18 +124,18 @@ def _expected(load: Load, sent: int, is_first: bool) -> int:
     return sent if load.order != "direct" or is_first else 0
 
 
-def _rate_of(outcomes: list[Outcome], load: Load) -> Run:
+def _rate_of(outcomes: list[WorkerOutcome], load: Load) -> Run:
     receivers = outcomes[:1] if load.order == "direct" else outcomes
     slowest = min(receivers, key=lambda outcome: outcome.rate)
-    looks = slowest.samples
-    steps = [(b.delivered - a.delivered) / (b.at - a.at) for a, b in pairwise(looks)]
+    samples = slowest.samples
+    steps = [(b.delivered - a.delivered) / (b.at - a.at) for a, b in pairwise(samples)]
     run = Run(slowest.rate, low=min(steps), missing=sum(outcome.missing for outcome in outcomes))
     run.memory_mb = [[round(s.rss_bytes / 1e6, 1) for s in outcome.samples] for outcome in outcomes]
     _add_costs(run, outcomes)
     return run
 
 
-def _latency_of(outcomes: list[Outcome], job: Job) -> Run:
+def _latency_of(outcomes: list[WorkerOutcome], job: Job) -> Run:
     times = sorted(ns for outcome in outcomes for ns in outcome.latencies_ns)
     if not times:
         raise MotetError("nothing came back, so there is no time to tell; look above for what the processes said")
@@ -146,7 +146,7 @@ def _latency_of(outcomes: list[Outcome], job: Job) -> Run:
     return run
 
 
-def _add_costs(run: Run, outcomes: list[Outcome]) -> None:
+def _add_costs(run: Run, outcomes: list[WorkerOutcome]) -> None:
     run.cpu = [round(outcome.cpu_share, 3) for outcome in outcomes]
     run.rss_mb = [round(outcome.rss_bytes / 1e6, 1) for outcome in outcomes]
     rate = max(outcome.rate for outcome in outcomes)
@@ -159,7 +159,7 @@ def _add_costs(run: Run, outcomes: list[Outcome]) -> None:
 # What happens to views
 
 
-def _kill(children: list[Child], load: Load) -> Run:
+def _kill(children: list[WorkerProcess], load: Load) -> Run:
     """From the signal to the moment when the last survivor has the view without the dead one."""
     victim = children[load.victim]
     survivors = [child for child in children if child is not victim]
@@ -172,7 +172,7 @@ def _kill(children: list[Child], load: Load) -> Run:
     return Run(end - begin)
 
 
-def _heal(children: list[Child]) -> Run:
+def _heal(children: list[WorkerProcess]) -> Run:
     """Two and two; from the moment when nothing is cut any more to the one view of all, at the last of them."""
     half, begin = len(children) // 2, time.monotonic()
     for index, child in enumerate(children):
@@ -189,7 +189,7 @@ def _heal(children: list[Child]) -> Run:
     return Run(end - begin)
 
 
-def _until_view(children: list[Child], size: int, since: float) -> float:
+def _until_view(children: list[WorkerProcess], size: int, since: float) -> float:
     """When the last of these had a view of so many; those of before, when the group came together, do not count."""
     waiting, last = {child.pipe: child for child in children}, 0.0
     timeout = time.monotonic() + TIMEOUT_S
@@ -199,16 +199,16 @@ def _until_view(children: list[Child], size: int, since: float) -> float:
             raise MotetError(f"no view of {size} members within {TIMEOUT_S:.0f} s")
         for pipe in ready:
             assert isinstance(pipe, Connection)
-            at, members = waiting[pipe].hear()
+            at, members = waiting[pipe].receive()
             if members == size and at >= since:
                 last = max(last, at)
                 del waiting[pipe]
     return last
 
 
-def _end_views(children: list[Child]) -> None:
+def _end_views(children: list[WorkerProcess]) -> None:
     for child in children:
         child.pipe.send("end")
     for child in children:
-        while not isinstance(child.hear(), Outcome):
+        while not isinstance(child.receive(), WorkerOutcome):
             pass

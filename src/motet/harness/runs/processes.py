@@ -20,25 +20,25 @@ from types import TracebackType
 from typing import Any
 
 from motet.errors import MotetError
-from motet.harness.runs.child import FAILED
-from motet.harness.runs.work import START_S, Plan, Work, name_of
+from motet.harness.runs.member_process import FAILED
+from motet.harness.runs.work import START_S, RunPlan, Work, name_of
 
 MOST_LINE = 16 << 20
 LAST_LINES = 10
-Word = dict[str, Any]
+ProcessMessage = dict[str, Any]
 
 
 class RunFailedError(MotetError):
     """A run could not be brought to its end."""
 
 
-class Player:
+class RunMember:
     """One process."""
 
     def __init__(self, work: Work, log: Path, changed: asyncio.Event) -> None:
         self.index = work.index
         self.name = name_of(work.index)
-        self.words: Word = {}  # the last one of each kind
+        self.messages: ProcessMessage = {}  # the last one of each kind
         self.was_killed = False  # on purpose
         self._work = work
         self._log = log
@@ -64,21 +64,21 @@ class Player:
         assert self._process.stdout is not None
         while line := await self._process.stdout.readline():
             with contextlib.suppress(ValueError):  # whatever a library prints is not for us
-                self.words |= json.loads(line)
+                self.messages |= json.loads(line)
             self._changed.set()
         await self._process.wait()
         self._changed.set()
 
     @property
-    def standing(self) -> Word:
-        return dict(self.words.get("standing", {}))
+    def status(self) -> ProcessMessage:
+        return dict(self.messages.get("status", {}))
 
     @property
     def end(self) -> str | None:
         """How it ended, if it was not meant to; None while it lives."""
         code = self._process.returncode if self._process is not None else None
-        if "error" in self.words:
-            return f"{self.name} stopped: {self.words['error']}"
+        if "error" in self.messages:
+            return f"{self.name} stopped: {self.messages['error']}"
         if code is None or self.was_killed:
             return None
         if code < 0:
@@ -123,19 +123,19 @@ class Player:
         return []
 
 
-class Party:
+class RunProcesses:
     """All processes of one run, in a directory that is gone afterwards unless somebody keeps it."""
 
-    def __init__(self, plan: Plan, journals: Path | None = None, *, keeps_journals: bool = False) -> None:
+    def __init__(self, plan: RunPlan, journals: Path | None = None, *, keeps_journals: bool = False) -> None:
         self.plan = plan
         self.directory = Path(tempfile.mkdtemp(prefix="motet-run-"))
-        self.players: list[Player] = []
+        self.members: list[RunMember] = []
         self.keeps = False  # the directory stays: something is to be looked into
         self.journals = journals or (self.directory if keeps_journals else None)
         self._changed = asyncio.Event()
         self._is_over = False
 
-    async def __aenter__(self) -> Party:
+    async def __aenter__(self) -> RunProcesses:
         return self
 
     async def __aexit__(
@@ -148,7 +148,7 @@ class Party:
                 await asyncio.shield(ending)
 
     async def _end(self, *, at_once: bool) -> None:
-        await asyncio.gather(*(player.finish(at_once=at_once) for player in self.players), return_exceptions=True)
+        await asyncio.gather(*(member.finish(at_once=at_once) for member in self.members), return_exceptions=True)
         if not self.keeps:
             shutil.rmtree(self.directory, ignore_errors=True)
 
@@ -157,11 +157,11 @@ class Party:
     async def gather(self) -> None:
         """Start all of them, and wait until they are in one view."""
         await self._start(0, ())
-        await self.until(lambda: "endpoint" in self.players[0].words, START_S, "its first member to start")
-        seeds = (str(self.players[0].words["endpoint"]),)
+        await self.until(lambda: "endpoint" in self.members[0].messages, START_S, "its first member to start")
+        seeds = (str(self.members[0].messages["endpoint"]),)
         await asyncio.gather(*(self._start(index, seeds) for index in range(1, self.plan.members)))
         limit = START_S + 2 * self.plan.members
-        await self.until(lambda: all("ready" in one.words for one in self.players), limit, "all members in one view")
+        await self.until(lambda: all("ready" in one.messages for one in self.members), limit, "all members in one view")
 
     async def _start(self, index: int, seeds: Sequence[str]) -> None:
         plan = self.plan
@@ -177,36 +177,36 @@ class Party:
             str(self.journals / f"member-{index}") if self.journals is not None else None,
             plan.snapshot_after if index == 0 else 0,
         )
-        player = Player(work, self.directory / f"{name_of(index)}.log", self._changed)
-        self.players.append(player)
-        self.players.sort(key=lambda one: one.index)
-        await player.start()
+        member = RunMember(work, self.directory / f"{name_of(index)}.log", self._changed)
+        self.members.append(member)
+        self.members.sort(key=lambda one: one.index)
+        await member.start()
 
     # Words
 
     @property
-    def alive(self) -> list[Player]:
-        return [player for player in self.players if not player.was_killed and player.end is None]
+    def alive(self) -> list[RunMember]:
+        return [member for member in self.members if not member.was_killed and member.end is None]
 
-    def tell(self, players: Sequence[Player], **command: Any) -> None:
-        for player in players:
-            player.say(**command)
+    def send(self, members: Sequence[RunMember], **command: Any) -> None:
+        for member in members:
+            member.say(**command)
 
-    async def inject(self, players: Sequence[Player], *rules: str) -> None:
+    async def inject(self, members: Sequence[RunMember], *rules: str) -> None:
         for rule in rules:
-            self.tell(players, do="inject", rule=rule)
-            injected = lambda rule=rule: all(one.words.get("injected") == rule for one in players)  # noqa: E731
+            self.send(members, do="inject", rule=rule)
+            injected = lambda rule=rule: all(one.messages.get("injected") == rule for one in members)  # noqa: E731
             await self.until(injected, START_S, f"the fault {rule}")
 
     async def until(
-        self, is_so: Callable[[], bool], seconds: float | None, what: str, *, minds_ends: bool = True
+        self, is_so: Callable[[], bool], seconds: float | None, what: str, *, fails_on_exit: bool = True
     ) -> None:
         """Wait for something that members say; one that ends unasked ends the run, unless told otherwise."""
         try:
             async with asyncio.timeout(seconds):
                 while not is_so():
                     self._changed.clear()
-                    if minds_ends:
+                    if fails_on_exit:
                         self.check()
                     await self._changed.wait()
         except TimeoutError:
@@ -214,7 +214,7 @@ class Party:
 
     def ends(self) -> list[str]:
         """How those ended that were not meant to."""
-        return [end for player in self.players if (end := player.end) is not None]
+        return [end for member in self.members if (end := member.end) is not None]
 
     def check(self) -> None:
         if ends := self.ends():

@@ -24,8 +24,8 @@ from motet.api.group import Group
 from motet.api.joining import Joining
 from motet.config import Config
 from motet.errors import MotetError
+from motet.harness.runs.member_status import MemberStatus
 from motet.harness.runs.sequence import DeliveredSequence, counts_of, digest, gaps, read_batch, save, save_numbers
-from motet.harness.runs.standing import Standing
 from motet.harness.runs.tether import say, tie_to_parent
 from motet.harness.runs.work import NUMBER_BITS, Work, entry_of, name_of, payloads_of
 from motet.protocol.core.effects import Channel, SendFailed
@@ -34,7 +34,7 @@ from motet.protocol.ordering import RolledBack
 
 GROUP = "run"
 BATCH_BYTES = 50_000
-STANDING_EVERY_S = 0.1
+STATUS_EVERY_S = 0.1
 SNAPSHOT_S = 30.0
 MOST_LOST = 1_000
 FAILED = 3  # exit code of a member that could not go on; it has said why
@@ -103,7 +103,7 @@ class MemberOfRun:
         self._report = MemberReport(group.address.name)
         self._failed: set[int] = set()  # own messages that were reported as failed
         self._reported: set[int] = set()  # own messages that were rolled back
-        self._taken = 0  # the position up to which the log has come to us, or was passed over
+        self._reached = 0  # the position up to which the log has come to us, or was passed over
         self._view_position = 0  # where the log stood when the current view began
         self._views_before = 0
         self._sent_all = asyncio.Event()
@@ -112,22 +112,24 @@ class MemberOfRun:
 
     async def live(self) -> None:
         """Until there are no more commands; or until something goes wrong, which is then raised."""
-        tasks = [asyncio.create_task(step) for step in (self._deliver(), self._tell(), self._obey())]
-        meeting = asyncio.create_task(self._meet())
+        tasks = [
+            asyncio.create_task(step) for step in (self._deliver(), self._report_status(), self._execute_commands())
+        ]
+        waiting_for_view = asyncio.create_task(self._await_full_view())
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in (*tasks, meeting):
+        for task in (*tasks, waiting_for_view):
             task.cancel()
-        await asyncio.gather(*tasks, meeting, return_exceptions=True)
+        await asyncio.gather(*tasks, waiting_for_view, return_exceptions=True)
         for task in done:
             task.result()
 
-    async def _meet(self) -> None:
+    async def _await_full_view(self) -> None:
         await self._group.until(lambda view: view.is_primary and len(view.members) == self._work.members)
         say(ready=True)
 
     # Commands
 
-    async def _obey(self) -> None:
+    async def _execute_commands(self) -> None:
         lines = await _lines()
         sending: asyncio.Task[None] | None = None
         while line := await lines.readline():
@@ -136,7 +138,7 @@ class MemberOfRun:
                 case "go":
                     self._views_before = self._report.views
                     sending = asyncio.create_task(self._send())
-                    sending.add_done_callback(_tell_of_failure)
+                    sending.add_done_callback(_report_failure)
                 case "inject":
                     self._group.inject(command["rule"])
                     say(injected=command["rule"])
@@ -145,7 +147,7 @@ class MemberOfRun:
                 case "send":
                     await self._send_one()
                 case "report":
-                    say(report=asdict(self._made_report()))
+                    say(report=asdict(self._build_report()))
 
     # Sending
 
@@ -169,11 +171,11 @@ class MemberOfRun:
     async def _deliver(self) -> None:
         async for event in self._group.batches():
             if isinstance(event, Batch):
-                self._take(event)
+                self._on_batch(event)
             else:
-                self._notice(event)
+                self._on_event(event)
 
-    def _take(self, batch: Batch) -> None:
+    def _on_batch(self, batch: Batch) -> None:
         self._ended = time.perf_counter()
         self._began = self._began or self._ended
         sender = int(batch.sender.name.removeprefix("m"))
@@ -182,18 +184,18 @@ class MemberOfRun:
         self._report.delivered += len(batch.payloads)
         if batch.position is not None:
             self._sequence.add(batch.position, entries)
-            self._taken = batch.position + len(batch.payloads) - 1
+            self._reached = batch.position + len(batch.payloads) - 1
         if self._work.snapshot_after and self._report.delivered >= self._work.snapshot_after:
             self._begin_snapshot()
 
-    def _notice(self, event: BatchEvent) -> None:
+    def _on_event(self, event: BatchEvent) -> None:
         if isinstance(event, RolledBack):
             self._roll_back(event.first)
         elif isinstance(event, ViewInstalled):
             self._report.views += 1
             self._view_position = event.position
             if self._work.journal is None:  # nobody fetches what was missed: the log goes on here
-                self._taken = max(self._taken, event.position)
+                self._reached = max(self._reached, event.position)
         elif isinstance(event, SendFailed) and event.channel is not Channel.UNICAST:
             self._failed.update(range(event.first - 1, event.last) if event.first else ())
             self._report.failures.append(str(event.error))
@@ -201,11 +203,11 @@ class MemberOfRun:
     def _roll_back(self, first: int) -> None:
         """Whoever hears of it knows that its own messages among them may be in no log: they are reported so."""
         forgotten = self._sequence.roll_back(first)
-        self._taken = min(self._taken, first - 1)
+        self._reached = min(self._reached, first - 1)
         if (
             self._work.journal is None
         ):  # the view is told before what it rolled back, and the log goes on at its position
-            self._taken = max(self._taken, self._view_position)
+            self._reached = max(self._reached, self._view_position)
         self._report.rolled_back += len(forgotten)
         self._report.delivered -= len(forgotten)
         own = entry_of(self._work.index, 0)
@@ -226,24 +228,24 @@ class MemberOfRun:
 
     # What is told
 
-    async def _tell(self) -> None:
+    async def _report_status(self) -> None:
         while True:
             progress = self._progress()  # first: what was sent by now is known to the member when it is asked
-            standing = await asyncio.wrap_future(self._group.look(Standing.of))
-            say(standing=standing.as_dict() | progress)
-            await asyncio.sleep(STANDING_EVERY_S)
+            status = await asyncio.wrap_future(self._group.look(MemberStatus.of))
+            say(status=status.as_dict() | progress)
+            await asyncio.sleep(STATUS_EVERY_S)
 
     def _progress(self) -> dict[str, Any]:
         return {
             "delivered": self._report.delivered,
-            "taken": self._taken,  # what of the log has come as far as the application
+            "taken": self._reached,  # what of the log has come as far as the application
             "accepted": self._report.accepted,
             "has_sent_all": self._sent_all.is_set(),
             "has_snapshot": self._snapshot is not None and self._snapshot.done(),
             "takes_snapshot": self._snapshot is not None,
         }
 
-    def _made_report(self) -> MemberReport:
+    def _build_report(self) -> MemberReport:
         report, stats = self._report, self._group.stats()
         report.position, report.stable = stats["log"]["position"], stats["log"]["stable"]
         report.view_changes = report.views - self._views_before
@@ -273,7 +275,7 @@ class MemberOfRun:
         report.repeated = int((counts > 1).sum())
 
 
-def _tell_of_failure(task: asyncio.Task[None]) -> None:
+def _report_failure(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
         say(error=f"sending failed: {error}")
 

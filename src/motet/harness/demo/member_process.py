@@ -20,7 +20,7 @@ from motet.api.joining import Joining
 from motet.api.receipts import Receipt
 from motet.config import Config
 from motet.errors import MotetError, SnapshotError
-from motet.harness.demo.cut import balance
+from motet.harness.demo.consistent_cut import balance
 from motet.harness.demo.plan import GROUP, RATE, SETTINGS
 from motet.harness.demo.tether import say
 from motet.protocol.core.view import View
@@ -29,16 +29,16 @@ from motet.protocol.ordering import RolledBack
 from motet.protocol.snapshot.export import write_files
 
 TICK_S = 0.2
-TELL_EVERY_S = 0.4
+REPORT_EVERY_S = 0.4
 ITEMS = (b"viol", b"lute", b"oboe", b"drum")
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class MemberArguments:
     """What the director tells a member before it starts."""
 
     name: str
-    life: int
+    incarnation: int
     bind: str
     seeds: tuple[str, ...]
     journal: str
@@ -51,7 +51,7 @@ class Part:
 
 
 @dataclass(slots=True)
-class Diary:
+class SentMessages:
     """What became of the messages that this member sent."""
 
     sent: int = 0
@@ -70,23 +70,23 @@ class Diary:
             self.open -= last - first + 1
 
 
-class Player:
-    def __init__(self, part: Part) -> None:
-        self._part = part
+class MemberProcess:
+    def __init__(self, part: MemberArguments) -> None:
+        self._arguments = part
         self._group: Group | None = None
-        self._diary = Diary()
-        self._heard: dict[str, int] = {}  # incarnation of a sender -> highest n
-        self._taken_back = 0
-        self._speaks = asyncio.Event()
+        self._sent = SentMessages()
+        self._received: dict[str, int] = {}  # incarnation of a sender -> highest n
+        self._rolled_back = 0
+        self._is_sending = asyncio.Event()
         self._settling: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
         async with self._joining() as group:
             self._group = group
             say(started=str(group.address.endpoint), services=group.services())
-            chores = [asyncio.create_task(chore) for chore in (self._listen(), self._speak(), self._tell())]
+            chores = [asyncio.create_task(chore) for chore in (self._consume(), self._send_steadily(), self._report())]
             try:
-                await self._obey()
+                await self._execute_commands()
                 await group.leave()
             finally:
                 for chore in chores:
@@ -95,7 +95,7 @@ class Player:
         say(left=True)
 
     def _joining(self) -> Joining:
-        part = self._part
+        part = self._arguments
         config = Config.local(log_bind=part.log_bind, admin_bind=part.admin_bind, **SETTINGS)
         return Joining(
             GROUP,
@@ -116,48 +116,48 @@ class Player:
 
     # Listening
 
-    async def _listen(self) -> None:
+    async def _consume(self) -> None:
         async for event in self.group.batches():
             if isinstance(event, Batch):
-                self._hear(event)
+                self._on_message(event)
             elif isinstance(event, RolledBack):
-                self._taken_back += event.last - event.first + 1
+                self._rolled_back += event.last - event.first + 1
             elif isinstance(event, ViewInstalled):
                 say(view=_view(event.view))
 
-    def _hear(self, batch: Batch) -> None:
+    def _on_message(self, batch: Batch) -> None:
         last = json.loads(batch.payloads[-1])["n"]
         sender = f"{batch.sender.incarnation:016x}"
-        self._heard[sender] = max(last, self._heard.get(sender, 0))
+        self._received[sender] = max(last, self._received.get(sender, 0))
 
     # Speaking
 
-    async def _speak(self) -> None:
+    async def _send_steadily(self) -> None:
         while True:
-            await self._speaks.wait()
+            await self._is_sending.wait()
             await self._send(max(1, round(RATE * TICK_S)))
             await asyncio.sleep(TICK_S)
 
     async def _send(self, count: int) -> None:
-        first = self._diary.sent + 1
+        first = self._sent.sent + 1
         numbers = range(first, first + count)
         payloads = [self._payload(n) for n in numbers]
         receipt = await self.group.multicast_many(payloads, keys=[ITEMS[n % len(ITEMS)] for n in numbers])
-        self._diary.sent += count
-        settling = asyncio.create_task(self._diary.settle(receipt, first, numbers[-1]))
+        self._sent.sent += count
+        settling = asyncio.create_task(self._sent.settle(receipt, first, numbers[-1]))
         self._settling.add(settling)
         settling.add_done_callback(self._settling.discard)
 
     def _payload(self, n: int) -> bytes:
-        order = {"from": self._part.name, "life": self._part.life, "n": n, "pieces": n % 7 + 1}
+        order = {"from": self._arguments.name, "incarnation": self._arguments.incarnation, "n": n, "pieces": n % 7 + 1}
         return json.dumps(order).encode()
 
     # Telling
 
-    async def _tell(self) -> None:
+    async def _report(self) -> None:
         while True:
             say(stats=self._stats())
-            await asyncio.sleep(TELL_EVERY_S)
+            await asyncio.sleep(REPORT_EVERY_S)
 
     def _stats(self) -> dict[str, Any]:
         stats = self.group.stats()
@@ -169,22 +169,22 @@ class Player:
             "resent": counters["frame_resent"],
             "dropped": counters["fault_dropped"],
             "faults": stats["faults"],
-            "taken_back": self._taken_back,
-            **asdict(self._diary),
+            "rolled_back": self._rolled_back,
+            **asdict(self._sent),
         }
 
     # Obeying
 
-    async def _obey(self) -> None:
+    async def _execute_commands(self) -> None:
         reader = asyncio.StreamReader()
         await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
         while line := await reader.readline():
             command = json.loads(line)
             match command["do"]:
-                case "speak":
-                    self._speaks.set()
-                case "hush":
-                    self._speaks.clear()
+                case "start_sending":
+                    self._is_sending.set()
+                case "stop_sending":
+                    self._is_sending.clear()
                 case "snapshot":
                     await self._take_snapshot(command["directory"])
                 case "leave":
@@ -201,7 +201,7 @@ class Player:
 
     def _state(self) -> bytes:
         """What a snapshot records of this member: how much it said, and how much it heard of everybody."""
-        state = {"sent": self._diary.sent, "heard": self._heard, "failed": bool(self._diary.failed)}
+        state = {"sent": self._sent.sent, "received": self._received, "failed": bool(self._sent.failed)}
         return json.dumps(state).encode()
 
 
@@ -213,4 +213,4 @@ def _view(view: View) -> dict[str, Any]:
 def play(given: dict[str, Any]) -> None:
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s", stream=sys.stderr)
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(Player(Part(**given)).run())
+        asyncio.run(MemberProcess(MemberArguments(**given)).run())

@@ -14,7 +14,7 @@ from typing import Any
 from motet.errors import MotetError
 from motet.harness.demo.plan import NAMES
 
-LOOK_EVERY_S = 0.05
+POLL_EVERY_S = 0.05
 TRAIL = 10  # tellings, some four seconds
 
 
@@ -40,28 +40,28 @@ class MemberLine:
 
     name: str
     state: str = "not started"
-    life: int = 1
+    incarnation: int = 1
     view: int = 0
     members: tuple[str, ...] = ()
     is_primary: bool = False
     is_alive: bool = False
-    tellings: int = 0  # how often it told its figures
+    reports: int = 0  # how often it told its figures
     trail: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=TRAIL))  # (when, position)
     figures: dict[str, Any] = field(default_factory=dict)
 
-    def hear(self, word: Mapping[str, Any]) -> None:
-        stats = word.get("stats", {})
+    def on_message(self, message: Mapping[str, Any]) -> None:
+        stats = message.get("stats", {})
         self.figures |= stats
-        self.tellings += bool(stats)
+        self.reports += bool(stats)
         if stats:
             self.trail.append((time.monotonic(), self.position))
-        view = word.get("view") or stats.get("view")
+        view = message.get("view") or stats.get("view")
         if view:
             self.view, self.members, self.is_primary = view["number"], tuple(view["members"]), view["primary"]
 
-    def begin_anew(self) -> None:
+    def begin_incarnation(self) -> None:
         """A new process takes this one's place."""
-        self.life += 1
+        self.incarnation += 1
         self.figures.clear()
         self.trail.clear()
 
@@ -96,7 +96,7 @@ class StreamLine:
 
 
 @dataclass(slots=True)
-class Board:
+class DemoStatus:
     lines: dict[str, MemberLine] = field(default_factory=lambda: {name: MemberLine(name) for name in NAMES})
     stream: StreamLine = field(default_factory=StreamLine)
     began: float = field(default_factory=time.monotonic)
@@ -129,9 +129,9 @@ class Board:
 
     async def fresh(self, names: tuple[str, ...]) -> None:
         """Figures that were taken after this call: the second ones from now on, for the next may be on their way."""
-        before = {name: self.lines[name].tellings for name in names}
+        before = {name: self.lines[name].reports for name in names}
         await self.until(
-            lambda: all(self.lines[name].tellings >= before[name] + 2 for name in names),
+            lambda: all(self.lines[name].reports >= before[name] + 2 for name in names),
             f"{', '.join(names)} tell how far they are",
         )
 
@@ -140,7 +140,7 @@ class Board:
         begun = time.monotonic()
         with self.waiting(what, process):
             while not is_so():
-                await asyncio.sleep(LOOK_EVERY_S)
+                await asyncio.sleep(POLL_EVERY_S)
         return time.monotonic() - begun
 
     @contextmanager

@@ -16,26 +16,26 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from motet.harness.demo.board import DemoError
+from motet.harness.demo.status import DemoError
 
-Word = dict[str, Any]
+ProcessMessage = dict[str, Any]
 MOST_LINE = 16 << 20
 LAST_LINES = 8
 GRACE_S = 30.0
 
 
-class Child:
+class ChildProcess:
     def __init__(
-        self, name: str, log: Path, hear: Callable[[Word], None], on_death: Callable[[DemoError], None]
+        self, name: str, log: Path, on_message: Callable[[ProcessMessage], None], on_death: Callable[[DemoError], None]
     ) -> None:
         self.name = name
         self.may_end = False  # it was told to go, or was killed on purpose
         self._log = log
-        self._hear = hear
+        self._on_message = on_message
         self._on_death = on_death
         self._process: asyncio.subprocess.Process | None = None
         self._reading: asyncio.Task[None] | None = None
-        self._waiting: list[tuple[str, asyncio.Future[Word]]] = []
+        self._waiting: list[tuple[str, asyncio.Future[ProcessMessage]]] = []
         self._reason = ""  # why it gave up, if it could tell
 
     async def start(self, role: str, argument: str, environment: dict[str, str]) -> None:
@@ -63,7 +63,7 @@ class Child:
         assert self._process.stdout is not None
         while line := await self._process.stdout.readline():
             with contextlib.suppress(ValueError):  # whatever a library prints is not for us
-                self._take(json.loads(line))
+                self._dispatch(json.loads(line))
         with contextlib.suppress(TimeoutError):  # its words have ended, so it is about to end itself
             async with asyncio.timeout(GRACE_S):
                 await self._process.wait()
@@ -74,14 +74,14 @@ class Child:
             if not future.done():
                 future.set_exception(death)
 
-    def _take(self, word: object) -> None:
-        if not isinstance(word, dict):
+    def _dispatch(self, message: object) -> None:
+        if not isinstance(message, dict):
             return
-        self._hear(word)
-        self._reason = word.get("failed", self._reason)
+        self._on_message(message)
+        self._reason = message.get("failed", self._reason)
         for key, future in self._waiting:
-            if key in word and not future.done():
-                future.set_result(word)
+            if key in message and not future.done():
+                future.set_result(message)
         self._waiting = [(key, future) for key, future in self._waiting if not future.done()]
 
     # Talking to it
@@ -92,15 +92,15 @@ class Child:
         with contextlib.suppress(ConnectionError):  # its end is noticed by whoever reads its words
             self._process.stdin.write(json.dumps(command).encode() + b"\n")
 
-    async def expect(self, answer: str) -> Word:
+    async def receive(self, answer: str) -> ProcessMessage:
         """The next word that has this field. The act's deadline bounds the wait."""
-        future: asyncio.Future[Word] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[ProcessMessage] = asyncio.get_running_loop().create_future()
         self._waiting.append((answer, future))
         return await future
 
-    async def ask(self, answer: str, **command: Any) -> Word:
+    async def ask(self, answer: str, **command: Any) -> ProcessMessage:
         self.say(**command)
-        return await self.expect(answer)
+        return await self.receive(answer)
 
     # Its end
 
