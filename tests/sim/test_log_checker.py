@@ -87,7 +87,7 @@ def test_who_holds_what_others_did_not_agree_on_is_told_before_it_delivers_more(
     tail = [delivers(A, 1, "b1", sender=B), delivers(B, 1, "a1"), StableAt(2, B, 1)]
     entered, told, more = EnteredView(3, A, V2, ()), RolledBackAt(4, A, 1, 1), delivers(A, 2, "a2")
     sent = {A: ["a1", "a2"], B: ["b1"]}
-    assert rules(history(*tail, entered, more, told, sent=sent), final=[]) == ["told"]
+    assert rules(history(*tail, entered, more, told, sent=sent), final=[]) == ["notified"]
     assert rules(history(*tail, entered, told, more, sent=sent), final=[]) == []
     assert rules(history(*tail, more, entered, told, sent=sent), final=[]) == []  # it could not know yet
 
@@ -96,7 +96,7 @@ def test_who_restarts_with_its_durable_state_is_told_as_well() -> None:
     tail = [delivers(A, 1, "b1", sender=B), delivers(B, 1, "a1"), StableAt(2, B, 1)]
     woken: list[Event] = [RestartedWithState(3, C, A, 1), EnteredView(3, C, V2, ())]
     sent = {A: ["a1", "a2"], B: ["b1"]}
-    assert rules(history(*tail, *woken, delivers(C, 2, "a2"), sent=sent), final=[]) == ["told"]
+    assert rules(history(*tail, *woken, delivers(C, 2, "a2"), sent=sent), final=[]) == ["notified"]
     assert rules(history(*tail, *woken, RolledBackAt(4, C, 1, 1), delivers(C, 2, "a2"), sent=sent), final=[]) == []
 
 

@@ -1,4 +1,4 @@
-"""Running seeds: one, or a range of them over several processes. Results come in the order of the seeds."""
+"""Runs one seed, or a range of seeds in several processes. Results arrive in the order of the seeds."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ _CHUNK = 8  # seeds per task: small enough for a smooth progress bar
 
 
 def all_seeds(scenario: str) -> range:
-    """Of a scenario whose seeds are the numbers of its cases."""
+    """All seeds of a scenario that enumerates its cases, which only small-world does."""
     if scenario != "small-world":
         raise ConfigError(f"{scenario} has a world for every number; say which: --seeds FROM:TO")
     return range(case_count())
 
 
 def run_seed(scenario: str, seed: int, *, with_transcript: bool = False, trace: Emit | None = None) -> SeedOutcome:
-    """One seed; an exception inside the simulation is a finding like any other. `trace` gets what members do."""
+    """Run one seed. An exception inside the simulation is a violation. `trace` receives the trace events of members."""
     if scenario not in SCENARIOS:
         raise ConfigError(f"there is no scenario {scenario!r}; there are: {', '.join(sorted(SCENARIOS))}")
     try:
         watched = {} if trace is None else {"trace": trace}
         return SCENARIOS[scenario](seed, with_transcript=with_transcript, **watched)
-    except ConfigError:  # there is no such seed
+    except ConfigError:  # the seed does not exist
         raise
-    except Exception as error:  # the seed names the bug
+    except Exception as error:  # the outcome names the seed that reproduces it
         return SeedOutcome(seed, (violation_of(error),), {}, "")
 
 

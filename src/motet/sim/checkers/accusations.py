@@ -1,18 +1,19 @@
-"""Whether those who were blamed had earned it. For worlds whose network loses nothing but what is cut.
+"""Checks that accusations are justified, in worlds whose network loses only what is cut.
 
-verified    nobody is suspected who ran, and could hear the other and be heard by it, since it was last asked
-accused     a coordinator accuses nobody of being late in a view change, if all whom it asked ran, and could hear one
-            another, from the question on; and were, all that time, in the view that ends or in the one that followed
-answered    no coordinator is silent to the leader of a merge, if both ran, and heard one another, from its beginning on
+verified    no process is suspected that ran, and could exchange datagrams with the accuser, since the last probe
+answered    no participant times out in a flush if all participants ran and could exchange datagrams since PREPARE, and
+            were all that time in the view that ends or in the one that follows
+merged      no coordinator fails to answer the leader of a merge if both ran and could exchange datagrams since it began
 
-Why they hold. A process answers the question whether it lives within a round trip, and it was asked once more a
-verify_attempts-th part of verify_ns before it is suspected. Whoever is asked to end a view answers at once with its
-state, with a later ballot, after which the coordinator stands back, or with how the view ended, after which that is
-adopted; and what it then has to fetch, one of those who answered holds. A coordinator that is asked to merge prepares
-its part or refuses; it refuses as well when its part cannot go on, and it knows that before the leader's time is up.
+Why the rules hold. A process answers a probe within a round trip, and the last probe is sent verify_ns /
+verify_attempts before the suspicion. A participant answers PREPARE at once: with its state; or with a later ballot, so
+that the coordinator gives up its attempt; or with the result of the view change, which the coordinator adopts. Every
+message that a participant then has to fetch is held by another one that answered. A coordinator that is asked to merge
+prepares its part or refuses; if its part cannot survive, it knows so before the leader times out, and refuses as well.
 
-Not every reproach is judged: who waits for a coordinator in vain accuses one that is senior to it, which may well have
-gone on without it; and somebody that has gone through two views since does not know any more how the first ended.
+Two kinds of accusations are not checked. A participant that waits for its coordinator accuses a senior member, which
+may rightly have continued without it. And a process that has installed two views since then no longer knows how the
+first one ended.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from motet.sim.checkers.channels import Violation
 from motet.sim.world.history import Accusation, AccusationKind, BeganChange, BeganMerge, EnteredView, History
 from motet.sim.world.network import Link
 
-MARGIN_NS = MILLISECOND  # what a late wake-up and a drifting clock add to the time since the last question
+MARGIN_NS = MILLISECOND  # added for late wake-ups and drifting clocks
 _RULES = {
     AccusationKind.SUSPECTED: "verified",
-    AccusationKind.FLUSH_TIMEOUT: "accused",
-    AccusationKind.MERGE_UNANSWERED: "answered",
+    AccusationKind.FLUSH_TIMEOUT: "answered",
+    AccusationKind.MERGE_UNANSWERED: "merged",
 }
 
 
@@ -45,8 +46,10 @@ def check_accusations(history: History, detector: DetectorConfig) -> list[Violat
 class _AccusationChecker:
     history: History
     detector: DetectorConfig
-    _stays: dict[Address, list[EnteredView]] = field(default_factory=dict)  # of each, so far
-    _changes: dict[Address, BeganChange] = field(default_factory=dict)  # the last that each began
+    # The views that each process has installed so far.
+    _stays: dict[Address, list[EnteredView]] = field(default_factory=dict)
+    # The last view change that each coordinator began.
+    _changes: dict[Address, BeganChange] = field(default_factory=dict)
     _merges: dict[Address, BeganMerge] = field(default_factory=dict)
 
     def run(self) -> Iterator[Violation]:
@@ -59,7 +62,7 @@ class _AccusationChecker:
                 case BeganMerge():
                     self._merges[event.member] = event
                 case Accusation() if self._is_unfounded(event):
-                    what = f"{event.by} {event.what.value} {event.whom}, which ran, and could hear and be heard"
+                    what = f"{event.by} {event.what.value} {event.whom}, which ran and was reachable in both directions"
                     yield Violation(_RULES[event.what], f"{format_ns(event.at)}: {what}")
 
     def _is_unfounded(self, accusation: Accusation) -> bool:
@@ -84,7 +87,7 @@ class _AccusationChecker:
         return were_there and self._reached_one_another(change.asked, change.at, accusation.at)
 
     def _was_there(self, member: Address, change: BeganChange) -> bool:
-        """All the time since in the view that ends, or in the one that followed; who goes on alone is nowhere."""
+        """Whether the member stayed in the view that ends or in its successor. A singleton view counts as neither."""
         stays = self._stays.get(member, [])
         if not stays or stays[-1].at > change.at:
             return False

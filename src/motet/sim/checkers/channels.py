@@ -1,7 +1,7 @@
-"""The checkers of the channels: what must hold of any history, however bad the network was.
+"""Checks the channels: the properties that every history must have, however bad the network was.
 
-Safety holds at every moment: integrity, no duplication, FIFO without gaps. Liveness holds once all is healed:
-everything that was accepted, and not reported as failed, has arrived at everybody who had to get it.
+Safety holds at every moment: integrity, no duplication, FIFO without gaps. Liveness holds after healing: every message
+that was accepted and not reported as failed has arrived at every process to which it is owed.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ class Violation:
 
 
 def violation_of(error: Exception) -> Violation:
-    """An exception inside a simulation is a finding like any other; the place where it was raised goes with it."""
+    """The violation that an exception inside a simulation is, with the place where it was raised."""
     return Violation("exception", "".join(traceback.format_exception(error)[-2:]).strip())
 
 
 @dataclass(slots=True)
 class _Progress:
-    """How far one receiver is in one stream."""
+    """The progress of one receiver in one stream."""
 
     start: int | None = None  # the first index that was delivered
     furthest: int = -1  # the highest index that was delivered
-    forgotten: int = -1  # up to here, everything was delivered before the receiver forgot its window
-    repeated: set[int] = field(default_factory=set)  # delivered again since it forgot; once is forgiven
+    forgotten: int = -1  # the furthest index when the receiver last forgot its window
+    repeated: set[int] = field(default_factory=set)  # indices delivered again since then; each may repeat once
 
 
 @dataclass(slots=True)
 class StreamChecker:
-    """Replays the history and keeps, for every receiver of every stream, where it is."""
+    """Replays the history and tracks the progress of every receiver in every stream."""
 
     history: History
     progress: dict[tuple[Address, MessageStream], _Progress] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class StreamChecker:
         self.violations.append(Violation(rule, f"{format_ns(event.at)}: {event.receiver} got {stream}: {what}"))
 
     def missing(self) -> Iterator[tuple[Address, MessageStream, int]]:
-        """(receiver, stream, index) of the first message that somebody alive still has to get from somebody alive."""
+        """Per live receiver and live sender, the (receiver, stream, index) of the first message that is still owed."""
         for stream, messages in self.history.accepted.items():
             for receiver, start in self._obliged(stream):
                 progress = self.progress.get((receiver, stream), _Progress())

@@ -1,4 +1,4 @@
-"""The scenario `channels`: reliable unicast and multicast under everything that one seed can think of."""
+"""The scenario `channels`: reliable unicast and multicast under every kind of fault that a seed can draw."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SILENCE_NS = 2 * SECOND
 
 @dataclass(frozen=True, slots=True)
 class SeedOutcome:
-    """What one seed gave."""
+    """The result of one seed."""
 
     seed: int
     violations: tuple[Violation, ...]
@@ -52,7 +52,7 @@ class ChannelsWorld:
         self.network = Network(self.scheduler, Random(f"network {plan.seed}"), plan.network)
         self._rng = Random(f"hosts {plan.seed}")
         self._context = HostContext(self.scheduler, self.network, self.history, transcript, self._find, trace)
-        self._slots: list[Host] = []  # the process that runs under each name now
+        self._slots: list[Host] = []  # the process that currently runs under each name
         self._by_address: dict[Address, Host] = {}
         self._sequence = 0
         oracle_rng = Random(f"oracle {plan.seed}")
@@ -148,7 +148,7 @@ class ChannelsWorld:
 
     def _crash(self, fault: PlannedFault, host: Host) -> None:
         if len(self._alive()) == 1:
-            return  # somebody must be left to check
+            return  # at least one process must remain for the checks
         host.crash()
         if fault.kind is PlannedFaultKind.RESTART:
             self.scheduler.after(fault.lasts_ns, lambda: self._restart(fault.who))
@@ -185,7 +185,7 @@ class ChannelsWorld:
     # After the faults
 
     def _heal_and_wait(self) -> StreamChecker:
-        """Heal everything, then wait until nothing is missing, or until patience ends."""
+        """Heal all faults, then wait until no message is missing, or until the timeout."""
         self.network.heal()
         for host in self._slots:
             if host.is_expelled and host.is_alive:
@@ -223,7 +223,7 @@ class ChannelsWorld:
             bound = _most_frames(config, len(self._by_address))
             if host.most_buffered > bound:
                 violations.append(
-                    Violation("bounded memory", f"{host.address} held {host.most_buffered} of {bound} frames")
+                    Violation("bounded memory", f"{host.address} buffered {host.most_buffered} of {bound} frames")
                 )
         return violations
 
@@ -237,14 +237,14 @@ class ChannelsWorld:
         return violations + [Violation("liveness", f"never drained: {what}") for what in self._undrained()]
 
     def _check_silence(self) -> list[Violation]:
-        """When all is delivered and acked, nobody has a reason to speak, once idle connections are reaped."""
+        """Once every message is delivered and acked and idle connections are reaped, no process may send a datagram."""
         reaped = max(c.unicast.conn_expiry_ns + c.unicast.conn_close_ns for c in self.plan.configs)
         give_up = max(c.unicast.sync_timeout_ns + c.unicast.give_up_ns for c in self.plan.configs)
         self.scheduler.run_until(self.scheduler.now + reaped + give_up + 2 * SECOND)
         before = self.network.sent
         self.scheduler.run_until(self.scheduler.now + SILENCE_NS)
         spoken = self.network.sent - before
-        return [Violation("silence", f"{spoken} datagrams with nothing left to say")] if spoken else []
+        return [Violation("silence", f"{spoken} datagrams although no work was left")] if spoken else []
 
     def stats(self) -> dict[str, int]:
         delivered = sum(len(getattr(event, "messages", ())) for event in self.history.events)
@@ -260,7 +260,7 @@ class ChannelsWorld:
 
 
 def _most_frames(config: MemberConfig, processes: int) -> int:
-    """The stated bound on frames in memory: windows and pending SYNCs of every process that ever lived."""
+    """The stated bound on frames in memory: windows and pending SYNCs of every process that ever ran."""
     unicast = 3 * processes * config.unicast.capacity
     multicast = processes * config.multicast.capacity + config.multicast.early_frames
     return unicast + multicast
@@ -272,7 +272,7 @@ def run_channels(seed: int, *, with_transcript: bool = False, trace: Emit | None
     world = ChannelsWorld(plan, transcript, trace)
     try:
         violations = world.run()
-    except Exception as error:  # what led to it is in the transcript
+    except Exception as error:  # the transcript shows what led to it
         violations = [violation_of(error)]
     lines: list[str] = []
     if transcript is not None:

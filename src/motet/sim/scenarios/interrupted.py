@@ -1,7 +1,7 @@
-"""The scenario `torn`: view changes that are torn at one frame or another, on a network that loses nothing else.
+"""The scenario `interrupted`: view changes that a fault interrupts at a chosen frame, on a network that loses nothing.
 
-Because nothing is lost but what is cut, the rules can ask for more than `membership` does: nobody is blamed who could
-be heard (blame.py).
+Because only cut links lose datagrams, the rules are stricter than those of `membership`: a process that was reachable
+is never accused (checkers/accusations.py).
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ from motet.sim.world.transcript import Transcript
 class InterruptedWorld(MembershipWorld):
     def __init__(self, plan: GroupPlan, transcript: Transcript | None, trace: Emit | None = None) -> None:
         super().__init__(plan, transcript, trace)
-        self._triggers: deque[GroupFault] = deque()  # only the first listens; the next is set when that has sprung
-        self._awaited = 0  # frames that the first has let pass
+        # Only the first one is armed; the next one is armed when it has fired.
+        self._triggers: deque[GroupFault] = deque()
+        self._awaited = 0  # matching frames that the first trigger has counted
         self._triggered = 0
         self._cuts: list[tuple[list[Link], list[Outage]]] = []
 
@@ -53,13 +54,13 @@ class InterruptedWorld(MembershipWorld):
         super()._fault(self._named(fault) if fault.by_rank else fault)()
 
     def _named(self, fault: GroupFault) -> GroupFault:
-        """Those who have these places now, in the view of somebody that lives; ranks beyond it begin anew."""
+        """The fault with ranks replaced by processes, as in the current view of a live process; ranks wrap around."""
         members = self._alive[0].member.view.members
         who, other = (self.plan.names.index(members[rank % len(members)].name) for rank in (fault.who, fault.other))
         return replace(fault, who=who, other=other, by_rank=False)
 
     def _on_frame(self, host: GroupHost, kind: str) -> None:
-        """Spring the first snare when its frame is to be carried: whatever is cut now cuts that frame as well."""
+        """Fire the first trigger when its frame is to be sent. The frame itself is subject to the new cuts."""
         if not self._triggers or self._triggers[0].awaits != kind or self._is_healed:
             return
         self._awaited += 1
@@ -68,7 +69,7 @@ class InterruptedWorld(MembershipWorld):
         fault, self._awaited, self._triggered = self._triggers.popleft(), 0, self._triggered + 1
         who = self.plan.names.index(host.address.name) if fault.hits_first else fault.who
         triggered = replace(fault, at=self.scheduler.now, who=who, awaits="", hits_first=False)
-        if fault.kind is GroupFaultKind.PAUSE:  # a process stands still between two steps, not within one
+        if fault.kind is GroupFaultKind.PAUSE:  # a process is paused between two steps, not within one
             self.scheduler.after(0, self._fault(triggered))
         else:
             self._strike_now(triggered)
@@ -89,7 +90,7 @@ class InterruptedWorld(MembershipWorld):
         self.scheduler.after(lasts_ns, lambda: self._mend(cut))
 
     def _mend(self, cut: tuple[list[Link], list[Outage]]) -> None:
-        """Unless it was mended before its time."""
+        """Heal a cut, unless it was healed before."""
         if not any(one is cut for one in self._cuts):
             return
         links, outages = cut

@@ -1,4 +1,4 @@
-"""The scenario `membership`: processes that find one another, and go on agreeing while everything breaks."""
+"""The scenario `membership`: processes discover each other and must keep agreeing on views under every fault."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _Action = Callable[[], None]
 
 GROUP = "sim"
 TIMEOUT_NS = 60 * SECOND  # how long a healed world may take to become one group
-PROBE_NS = 10 * SECOND  # how long a message of each may then take to reach everybody
+PROBE_NS = 10 * SECOND  # how long a multicast of each member may then take to reach all members
 STEP_NS = 250 * MILLISECOND
 
 
@@ -50,13 +50,13 @@ class MembershipWorld:
         self._context = HostContext(self.scheduler, self.network, self.history, transcript, self._find, trace)
         self._vacant = {endpoint_of(index): self._address(index, 1) for index in range(len(plan.names))}
         self._slots: dict[Endpoint, GroupHost] = {}  # the process that was last started at each endpoint
-        self._processes: list[GroupHost] = []  # all that ever lived
-        self._due: set[int] = set()  # those who are still to be started
-        self._keeping_state: set[int] = set()  # those of them who will have their memory
-        self._lost_state: set[int] = set()  # those who once lost it
+        self._processes: list[GroupHost] = []  # every process that ever ran
+        self._due: set[int] = set()  # indices of processes that are still to be started
+        self._keeping_state: set[int] = set()  # of those, the ones that recover their durable state
+        self._lost_state: set[int] = set()  # processes that once lost their durable state
         self._sequence = 0
         self._is_healed = False
-        self._mid_change_faults: list[GroupFault] = []  # those that wait for a view change
+        self._mid_change_faults: list[GroupFault] = []  # faults that wait for a view change
 
     def run(self) -> list[Violation]:
         self._plan_starts()
@@ -70,14 +70,14 @@ class MembershipWorld:
             self._plan_start(index, at)
 
     def _plan_events(self, begin: int = 0) -> None:
-        """Faults and bursts; the plan counts time from `begin`."""
+        """Schedule faults and bursts; the times of the plan are relative to `begin`."""
         for fault in self.plan.faults:
             self.scheduler.at(begin + fault.at, self._fault(fault))
         for burst in self.plan.bursts:
             self.scheduler.at(begin + burst.at, self._burst(burst))
 
     def _check(self, unmet: list[str]) -> list[Violation]:
-        """What the views and multicasts of the history violate, and what is still unmet in the end."""
+        """The violations in the history, and each condition that is still unmet at the end."""
         quorum = self.plan.membership.engine.static_quorum
         violations = check_views(self.history, static_quorum=quorum, is_one_primary=self.plan.is_one_primary)
         violations += [*self._check_bounds(), *(Violation("liveness", what) for what in unmet)]
@@ -95,7 +95,7 @@ class MembershipWorld:
     def _start(self, index: int) -> None:
         endpoint = endpoint_of(index)
         before = self._slots.get(endpoint)
-        if before is not None and before.is_alive:  # it is leaving; the port is not free yet
+        if before is not None and before.is_alive:  # it is still leaving, so the port is not free yet
             self.scheduler.after(10 * MILLISECOND, lambda: self._start(index))
             return
         self._due.remove(index)
@@ -113,21 +113,23 @@ class MembershipWorld:
         return GroupHost(member, self._context, self._rng, self._home, self._watch)
 
     def _durable_state_of(self, index: int, before: GroupHost | None, address: Address) -> DurableState | None:
-        """What a journal would have kept of the life before."""
+        """The durable state that a journal would have kept of the previous incarnation."""
         if index not in self._keeping_state or before is None:
             return None
         self._keeping_state.remove(index)
         state = before.durable_state
         restarted = RestartedWithState(self.scheduler.now, address, before.address, state.position, state.record.last)
         self.history.events.append(restarted)
-        self._note(f"{address} remembers {before.address}: at {state.position} in {state.epoch}, {state.record}")
+        self._note(
+            f"{address} recovers the durable state of {before.address}: at {state.position} in {state.epoch}, {state.record}"
+        )
         return state
 
     def _address(self, index: int, incarnation: int) -> Address:
         return Address(self.plan.names[index], *endpoint_of(index), incarnation)
 
     def _home(self, endpoint: Endpoint) -> Address:
-        """Who was last started there; the name counts, for the cables, and the endpoint."""
+        """The process last started at the endpoint. The network uses the name in it to look up cut links."""
         host = self._slots.get(endpoint)
         return host.address if host is not None else self._vacant[endpoint]
 
@@ -172,7 +174,7 @@ class MembershipWorld:
     def _fault(self, fault: GroupFault) -> _Action:
         def act() -> None:
             if self._is_healed:
-                return  # an ambush that came too late
+                return  # the fault was triggered after healing
             self._note(f"fault: {fault}")
             if fault.after_change_ns is not None:
                 self._mid_change_faults.append(fault)
@@ -186,7 +188,7 @@ class MembershipWorld:
         return act
 
     def _watch(self, host: GroupHost) -> None:
-        """Spring the ambushes when a process is in the middle of a view change."""
+        """Schedule the faults that wait for a view change when a process is in one."""
         if not self._mid_change_faults or not host.is_alive or host.member.is_settled:
             return
         for fault in self._mid_change_faults:
@@ -224,7 +226,7 @@ class MembershipWorld:
         if fault.kind is GroupFaultKind.RESTART:
             host.crash()
             self._plan_start(fault.who, fault.lasts_ns, keeps_durable_state=fault.keeps_durable_state)
-        elif len(self._staying) > 1 or host.is_leaving:  # somebody must be left to check
+        elif len(self._staying) > 1 or host.is_leaving:  # at least one process must remain for the checks
             host.crash()
 
     def _leave(self, fault: GroupFault, host: GroupHost) -> None:
@@ -265,7 +267,7 @@ class MembershipWorld:
     # After the faults
 
     def _heal(self) -> None:
-        """Nobody could find the others if no seed were left: then somebody starts one again."""
+        """Heal all faults. If no seed process is left, start one, since the others could not discover each other."""
         self._note("all is healed")
         self._is_healed = True
         self.network.heal()
@@ -277,7 +279,7 @@ class MembershipWorld:
             self._plan_start(seeds[0], 0)
 
     def _wait(self, unmet: Callable[[], Iterator[str]], timeout_ns: int) -> list[str]:
-        """Until nothing is unmet, or patience ends; the answer is what was still unmet then."""
+        """Run until every condition is met or the timeout expires. Returns the conditions still unmet."""
         deadline = self.scheduler.now + timeout_ns
         while self.scheduler.now < deadline:
             self.scheduler.run_until(self.scheduler.now + STEP_NS)
@@ -286,7 +288,7 @@ class MembershipWorld:
         return list(unmet())
 
     def _unmet(self) -> Iterator[str]:
-        """What is still missing before all who live are one group at rest."""
+        """The conditions that are unmet before all live processes form one group at rest."""
         yield from (f"{self.plan.names[index]} is still to start" for index in sorted(self._due))
         yield from (f"{host.address} never left" for host in self._alive if host.is_leaving)
         for host in self._staying:
@@ -297,7 +299,7 @@ class MembershipWorld:
         view, first = host.member.view, self._staying[0]
         living = sorted(other.address for other in self._staying)
         if sorted(view.members) != living:
-            yield f"{host.address} is in {view}, and those who live are {', '.join(map(str, living))}"
+            yield f"{host.address} is in {view}, and the live processes are {', '.join(map(str, living))}"
         elif view != first.member.view:
             yield f"{host.address} is in {view}, and {first.address} in {first.member.view}"
         elif not host.member.is_settled:
@@ -305,7 +307,7 @@ class MembershipWorld:
         elif (key := (host.address, view.id)) in self.history.lacking and key not in self.history.received:
             yield f"{host.address} never got the state in {view}"
         elif not view.is_primary and not self.plan.is_durable_state_lost:
-            yield f"{host.address} is in {view}, though nobody has lost any memory"
+            yield f"{host.address} is in {view}, though no durable state was lost"
 
     def _undrained(self) -> Iterator[str]:
         for host in self._staying:
@@ -317,7 +319,7 @@ class MembershipWorld:
                     yield f"{host.address} to {other.address} is not drained: {connection.window}"
 
     def _probe(self) -> list[str]:
-        """A message of each, which must reach everybody, and leave the group as it was."""
+        """One multicast of each member must reach all members, and must not change the view."""
         begin = len(self.history.events)
         probes = {host.address: self._payload(host.address, 0) for host in self._staying}
         for host in self._staying:
@@ -330,16 +332,16 @@ class MembershipWorld:
         for sender, probe in probes.items():
             for receiver in probes:
                 if (receiver, probe) not in delivered:
-                    yield f"{receiver} never got what {sender} multicast in the end"
+                    yield f"{receiver} never delivered the final multicast of {sender}"
 
     def _check_bounds(self) -> Iterator[Violation]:
-        """Windows and pending SYNCs of every process that ever lived, and frames that came before their view."""
+        """The stated bound on frames in memory: windows, pending SYNCs, and frames that arrived before their view."""
         for host in self._processes:
             config, processes = self.plan.config, len(self._processes)
             bound = 3 * processes * config.unicast.capacity + processes * config.multicast.capacity
             bound += config.multicast.early_frames
             if host.most_buffered > bound:
-                yield Violation("bounded memory", f"{host.address} held {host.most_buffered} of {bound} frames")
+                yield Violation("bounded memory", f"{host.address} buffered {host.most_buffered} of {bound} frames")
 
     def stats(self) -> dict[str, int]:
         entered = [event for event in self.history.events if isinstance(event, EnteredView)]
@@ -371,7 +373,7 @@ def run_world(
     world = kind(plan, transcript, trace)
     try:
         violations = world.run()
-    except Exception as error:  # what led to it is in the transcript
+    except Exception as error:  # the transcript shows what led to it
         violations = [violation_of(error)]
     lines: list[str] = []
     if transcript is not None:

@@ -1,4 +1,4 @@
-"""What the scenario `small-world` tries: each kind of change, each step of it, each fault."""
+"""The cases of the scenario `small-world`: every kind of change, with every fault at every step of it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ NAMES = "abcd"
 
 @dataclass(frozen=True, slots=True)
 class GroupChange:
-    """What begins when all are at rest in their views; the parts, if there are several, meet again then."""
+    """A change of the group that begins at rest. If there are several parts, their partition heals."""
 
     name: str
-    parts: tuple[str, ...]  # who shares a view before
+    parts: tuple[str, ...]  # the members of each view before the change
     starts: str = ""
     leaves: str = ""
     crashes: str = ""
@@ -37,8 +37,8 @@ CHANGES = (
 
 @dataclass(frozen=True, slots=True)
 class InjectedFault:
-    crash: str = ""  # who dies; or else:
-    links: tuple[Link, ...] = ()  # what is cut
+    crash: str = ""  # the process that crashes; or else:
+    links: tuple[Link, ...] = ()  # the links that are cut
 
     def __str__(self) -> str:
         if self.crash:
@@ -60,7 +60,7 @@ class SmallWorldCase:
 
 @cache
 def faults_of(change: GroupChange) -> tuple[InjectedFault, ...]:
-    """Nothing more can happen to those whose crash is the change itself."""
+    """All faults among the members that the change itself does not crash."""
     names = [name for name in NAMES if name not in change.crashes]
     one_way = [InjectedFault(links=(link,)) for link in permutations(names, 2)]
     both_ways = [InjectedFault(links=((one, other), (other, one))) for one, other in combinations(names, 2)]

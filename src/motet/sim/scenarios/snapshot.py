@@ -1,4 +1,4 @@
-"""The scenario `snapshot`: the worlds of `total-order`, where tokens are moved, and snapshots taken all the while."""
+"""The scenario `snapshot`: the worlds of `total-order` with token transfers, and snapshots during all of it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from motet.sim.world.transcript import Transcript
 
 PROBES = 3
 TIMEOUTS_NS = (3 * SECOND, 10 * SECOND, 30 * SECOND)
-LONGEST_NS = max(TIMEOUTS_NS) + SECOND  # then every snapshot has ended, one way or the other
+LONGEST_NS = max(TIMEOUTS_NS) + SECOND  # every snapshot has succeeded or failed by then
 
 
 class SnapshotWorld(TotalOrderWorld):
@@ -53,7 +53,7 @@ class SnapshotWorld(TotalOrderWorld):
     # Workload
 
     def _draw_snapshots(self) -> Iterator[tuple[int, int]]:
-        """(when, who): some several at once, by different members."""
+        """(when, who); sometimes different members start several snapshots at once."""
         rng, members = self._snapshot_rng, len(self.plan.names)
         for _ in range(rng.choice([2, 4, 8])):
             at = rng.randrange(self.plan.duration_ns)
@@ -87,12 +87,12 @@ class SnapshotWorld(TotalOrderWorld):
 
         return act
 
-    # In the end
+    # Results
 
     def _probe_snapshots(self) -> list[str]:
-        """All at once, while tokens are moved: in a group at rest every one of them succeeds.
+        """All members take a snapshot at once while tokens move: in a group at rest each of them succeeds.
 
-        If the view changes meanwhile it was not at rest: somebody has tried to found it, say. Then all try again.
+        If the view changes meanwhile, the group was not at rest, and all members try again.
         """
         for _ in range(PROBES):
             views = {host.member.view.id for host in self._staying}

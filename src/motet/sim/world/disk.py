@@ -1,8 +1,8 @@
-"""A disk that fails as disks do: torn writes, a power cut at any byte, a sync that lies, a full disk, flipped bits.
+"""A simulated disk with the failures of real ones: torn writes, power cuts, lying syncs, a full disk, flipped bits.
 
-What was written is in the file at once, as on a real machine, where it is in the operating system's memory. What is on
-the disk is what a sync made safe; all else is pending, in the order in which it was done. After a power cut some of
-that has made it to the disk: the first so many bytes (`after_power_cut`), or any sectors of it (`after_bad_power_cut`).
+A write is visible to readers at once, as in the page cache of an operating system, but it is durable only after a sync.
+Until then it is pending. After a power cut a part of the pending changes is on the disk: either a prefix of them in
+the order in which they were made (`after_power_cut`), or any subset of their sectors (`after_bad_power_cut`).
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from random import Random
 from motet.errors import JournalLockedError
 from motet.log.journal.disk import Buffer
 
-SECTOR_BYTES = 512  # what a disk writes at once; it is there or not
+SECTOR_BYTES = 512  # the unit that a disk writes atomically
 
 
 class PowerCut(BaseException):
-    """The machine is off: nothing after this happens. Not an Exception, so that nobody handles it by accident."""
+    """The simulated machine has lost power. Not an Exception, so that no handler of the code under test swallows it."""
 
 
 class _Node:
-    """A file, whatever its name."""
+    """The content of a file, independent of the names that refer to it."""
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -46,7 +46,7 @@ class _Truncation:
 
 @dataclass(frozen=True, slots=True)
 class _NameChange:
-    """A name came (with a node) or went (without one)."""
+    """A directory entry was added (with a node) or removed (without one)."""
 
     path: Path
     node: _Node | None
@@ -62,13 +62,13 @@ class SimDisk:
         self.is_read_only = False
         self.writes = 0
         self.syncs = 0
-        self.cut_power_at_write: int | None = None  # counted from 1; it happens instead of that write
+        self.cut_power_at_write: int | None = None  # counted from 1; the power cut replaces that write
         self._names: dict[Path, _Node] = {}
         self._safe_names: dict[Path, _Node] = {}
         self._pending: list[_Pending] = []
         self._locked: set[Path] = set()
 
-    # What the journal asks for
+    # The interface that the journal uses
 
     def make_directory(self, directory: Path) -> None:
         self._require_writable()
@@ -112,15 +112,15 @@ class SimDisk:
         self._locked.add(path)
         return SimLock(self._locked, path)
 
-    # What the test asks for
+    # The interface that tests use
 
     @property
     def pending_units(self) -> int:
-        """How many different moments a power cut can pick: one for each byte and each change that is not safe."""
+        """How many distinct states a power cut can leave: one per pending byte and per pending metadata change."""
         return sum(len(one.data) if isinstance(one, _DataWrite) else 1 for one in self._pending)
 
     def after_power_cut(self, units: int) -> SimDisk:
-        """The disk with only the first `units` of what was not safe."""
+        """The disk after a restart that found only the first `units` of the pending changes."""
         disk, nodes = self._safe_copy()
         for one in self._pending:
             size = len(one.data) if isinstance(one, _DataWrite) else 1
@@ -129,7 +129,7 @@ class SimDisk:
         return disk._restarted()
 
     def after_bad_power_cut(self, rng: Random) -> SimDisk:
-        """The disk with any sectors of what was written and not safe; names come and go in order."""
+        """The disk after a restart that found any subset of the pending sectors; directory changes survive as a prefix."""
         disk, nodes = self._safe_copy()
         kept_names = rng.randint(0, sum(isinstance(one, _NameChange) for one in self._pending))
         for one in self._pending:
@@ -143,11 +143,11 @@ class SimDisk:
         return disk._restarted()
 
     def after_crash(self) -> SimDisk:
-        """Only the process died: the machine still has everything."""
+        """The disk after the process crashed alone: the operating system still holds every pending write."""
         return self.after_power_cut(self.pending_units)
 
     def flip(self, path: Path, bit: int) -> None:
-        """One bit of a file, on the disk and in memory."""
+        """Flip one bit of a file, in its durable and in its visible content."""
         for data in (self._names[path].data, self._names[path].safe):
             if bit >> 3 < len(data):
                 data[bit >> 3] ^= 1 << (bit & 7)
@@ -155,7 +155,7 @@ class SimDisk:
     def size_of(self, path: Path) -> int:
         return len(self._names[path].data)
 
-    # Inside
+    # Implementation
 
     def _change(self) -> None:
         self._require_writable()
@@ -252,7 +252,7 @@ class SimFile:
         self._disk._cut(self._node, size)
 
     def close(self) -> None:
-        """Nothing is lost by it, and nothing becomes safe."""
+        """Closing neither discards pending writes nor makes them durable."""
 
 
 class SimLock:

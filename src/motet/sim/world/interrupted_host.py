@@ -1,6 +1,7 @@
-"""A simulated process that can be struck in the middle of a step, and that writes down whom it blames.
+"""A simulated process that a fault can hit within one step, and that records its accusations.
 
-A crash between two datagrams of one step lets the first out and nothing after it: no datagram, no delivery, no view.
+A crash between two datagrams of one step sends the first one and performs nothing after it: no datagram, no delivery,
+no view.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from motet.sim.world.group_host import GroupHost
 from motet.sim.world.history import Accusation, AccusationKind, BeganChange, BeganMerge, Outage
 from motet.sim.world.host import HostContext
 
-OnFrame = Callable[[GroupHost, str], None]  # called with the kind of each frame before it is carried
+OnFrame = Callable[[GroupHost, str], None]  # called with the kind of each frame before the network takes it
 
 
 class InterruptedHost(GroupHost):
@@ -34,10 +35,10 @@ class InterruptedHost(GroupHost):
         super().__init__(member, context, rng, home)
         self._on_frame = on_frame
         self._group = group
-        self._begun: set[tuple[object, ...]] = set()  # the changes and merges that were written down
+        self._begun: set[tuple[object, ...]] = set()  # the view changes and merges that are recorded in the history
         self._outage: Outage | None = None
 
-    # What the world does to it
+    # Faults, injected by the world
 
     def crash(self) -> None:
         self._stop()
@@ -57,7 +58,7 @@ class InterruptedHost(GroupHost):
             self._outage = Outage(self._world.scheduler.now)
             self._world.history.outages.setdefault(self.address, []).append(self._outage)
 
-    # What it does
+    # Effects
 
     def _make_real(self, effect: Effect) -> list[Effect]:
         if not self.is_alive:

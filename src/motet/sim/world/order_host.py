@@ -1,7 +1,7 @@
-"""A simulated process with a log: its disk lags behind what it delivers, and its application sends appends again.
+"""A simulated process with a log: its disk lags behind its deliveries, and its application retries appends.
 
-Where the members wait for their disks, a process that restarts with its memory knows only what had reached its disk.
-Writes reach it in their order, each after a short delay; a crash loses what is under way, and a pause stops it.
+Where members wait for their disks, a process that restarts recovers only what had reached its disk. Writes reach the
+disk in order, each after a short delay. A crash loses the writes in flight, and a pause delays them.
 """
 
 from __future__ import annotations
@@ -42,11 +42,12 @@ class OrderedHost(GroupHost):
         self._written_by = 0  # when the last write reaches the disk
         self._writes: deque[DurableState] = deque()
         self._disk_rng = Random(f"disk {member.address}")
-        self._appended: list[tuple[int, Tag]] = []  # delivered, and not known to be stable: the last position of each
+        # Delivered appends that are not known to be stable, each with its last position.
+        self._appended: list[tuple[int, Tag]] = []
 
     @property
     def durable_state(self) -> DurableState:
-        """What the next life of this process would know."""
+        """What the next incarnation of this process would recover."""
         now = self.member.memory
         if not self._waits_for_disk:
             return now
@@ -75,7 +76,7 @@ class OrderedHost(GroupHost):
             case Delivered() if effect.tag is not None and effect.position is not None:
                 self._appended.append((effect.position + len(effect.messages) - 1, Tag(*effect.tag)))
             case RolledBack():
-                self._writes.clear()  # what was being written of that tail does not count
+                self._writes.clear()  # writes in flight belong to the tail that is rolled back
                 self._appended = [(last, tag) for last, tag in self._appended if last < effect.first]
             case StableAdvanced():
                 history.acknowledged.update(tag for last, tag in self._appended if last <= effect.position)
