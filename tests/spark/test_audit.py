@@ -70,7 +70,7 @@ def test_sound_journals_pass_every_check(spark: SparkSession, journals: Journals
     assert verdict.exit_code == 0, to_text(verdict)
     assert verdict.rows == 3 * ROWS
     assert [verdict.state_of(check) for check in ("virtual synchrony", "stability", "integrity")] == ["ok"] * 3
-    assert verdict.checked["integrity"] == f"senders' own journals witness {ROWS} of {ROWS} messages"
+    assert verdict.checked["integrity"] == f"senders' own journals confirm {ROWS} of {ROWS} messages"
 
 
 def test_late_joiners_and_retention_leave_prefixes_out_and_that_is_normal(
@@ -178,7 +178,7 @@ def test_a_message_that_nobody_sent_at_one_member(spark: SparkSession, journals:
 
 
 def test_a_message_that_its_sender_does_not_know_at_all_others(spark: SparkSession, journals: Journals) -> None:
-    """The others agree with each other, and outnumber the one who should have sent it: it is the witness."""
+    """The others agree with each other, and outnumber the one who should have sent it: its own journal decides."""
     carol = forge.owner_of(journals["carol"])
     heads = [segment[place].head for segment, place in forge.Forgery(journals["carol"]).frames()]
     position = next(

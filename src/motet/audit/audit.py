@@ -1,8 +1,8 @@
-"""`motet audit`: did the guarantees hold? Over the journals of all members: digests first, details where they differ.
+"""`motet audit`: checks the guarantees over the journals of all members, by digests first, by rows where they differ.
 
-Pieces of journals go to tasks as paths; each task gives a line per cell (cells.py, kernels.py); Spark SQL puts the
-cells of all members side by side. Only where digests differ are rows read again and compared (compare.py). What
-journals say beside their rows (views, marks of stability, damage) is little, and judged here (witness.py).
+Tasks receive splits of journals as paths, and each returns a line per range of positions (jobs.py, kernels.py). Spark
+SQL joins the ranges of all members. Rows are read again and compared only where digests differ (compare.py). The
+metadata of journals (views, stable marks, damage) is small and is checked on the driver (metadata.py).
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from motet.log.journal.evidence import Facts
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-MOST_RANGES_IN_DETAIL = 16  # of one member: the first ones tell what happened
+MOST_RANGES_IN_DETAIL = 16  # per member; the first differing ranges show what happened
 
-# One query each, all asked at once: see _Auditor. The table `ranges` has a line per member and range.
+# One query each, all run in one job: see _Auditor. The table `ranges` has a line per member and range.
 QUESTIONS = {
     "differing": """
         SELECT first, last, collect_list(struct(member, hex(digest) AS digest)) AS held FROM ranges
@@ -93,14 +93,14 @@ SECONDS = """
 
 
 def run_audit(spark: SparkSession, directories: Sequence[str], *, with_times: bool = False) -> AuditVerdict:
-    """`with_times` also gathers what the report plots."""
+    """`with_times` also collects the figures that the report plots."""
     began = time.perf_counter()
     members, unusable = find_members(directories)
     if not any(member.splits for member in members):
         raise UnusableInputError("; ".join(unusable) or f"nothing to audit in {', '.join(directories)}: no rows")
     ranges = ranges_of(spark, members, boundaries_of(members), with_times=with_times).persist()
     try:
-        ranges.count()  # in all tasks at once; what follows is small, and quicker in one partition than shuffled
+        ranges.count()  # Runs all tasks. The queries after it are small, and faster over one partition than shuffled.
         ranges.coalesce(1).createOrReplaceTempView("ranges")
         return _Auditor(spark, members, tuple(unusable), directories, with_times).verdict(began)
     finally:
@@ -109,7 +109,7 @@ def run_audit(spark: SparkSession, directories: Sequence[str], *, with_times: bo
 
 
 class _Auditor:
-    """Asks the cells, and puts the answers together."""
+    """Runs the queries over the ranges and combines their results into a verdict."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class _Auditor:
         self._answers = self._ask(QUESTIONS | ({"seconds": SECONDS} if with_times else {}))
 
     def _ask(self, questions: dict[str, str]) -> dict[str, list[Any]]:
-        """All questions in one job: the answers are short, and a job of its own for each would cost more than they."""
+        """Run all queries in one job: their results are short, and a job for each would cost more than the query."""
         asked = [f"SELECT '{name}' AS name, to_json(struct(*)) AS line FROM ({sql})" for name, sql in questions.items()]
         answers: dict[str, list[Any]] = {name: [] for name in questions}
         for row in self._spark.sql(" UNION ALL ".join(asked)).collect():
@@ -166,7 +166,7 @@ class _Auditor:
         )
 
     def _learn(self) -> None:
-        """What segments have beside their rows, in the order of the segments."""
+        """Add the metadata of the segments to their members, in the order of the segments."""
         by_name = {member.name: member for member in self._members}
         for row in sorted(self._answers["facts"], key=lambda row: (row["member"], row["first"])):
             by_name[row["member"]].learn(row["path"], Facts.from_json(row["facts"]))
@@ -182,7 +182,7 @@ class _Auditor:
             yield AuditFinding(INTEGRITY, row["member"], at, "damaged", expected, row["error"], where=row["path"])
 
     def _faults(self) -> Iterator[AuditFinding]:
-        """What is wrong with one member's rows on their own: inside cells, and from one cell to the next."""
+        """Faults in the rows of one member alone: within ranges, and from one range to the next."""
         for row in self._answers["faults"]:
             where = row["path"]
             yield AuditFinding(
@@ -206,7 +206,7 @@ class _Auditor:
         return without_echoes(compare_ranges(self._spark, suspects, owners)) if suspects else []
 
     def _suspects(self, rows: Sequence[Any]) -> Iterator[Suspect]:
-        """The first differing cells of each member. What follows a shift differs everywhere and says nothing new."""
+        """The first differing ranges of each member. After a shift every range differs, which adds no information."""
         looked: dict[str, int] = {}
         for row in rows:
             held = [(one["member"], one["digest"]) for one in row["held"]]
@@ -241,7 +241,7 @@ class _Auditor:
         return looked | ({STABILITY: f"{marks} marks"} if marks else {})
 
     def _confirmed_by_senders(self, totals: Sequence[Any]) -> dict[str, str]:
-        """How many of the rows are in the journal of the very member that sent them."""
+        """How many of the messages are in the journal of the member that sent them."""
         owners = owners_of(self._members, {total["sender"] for total in totals})
         most: dict[tuple[str, str], int] = {}
         own: dict[tuple[str, str], int] = {}
@@ -252,7 +252,7 @@ class _Auditor:
                 own[stream] = total["rows"]
         if not own:
             return {}
-        return {INTEGRITY: f"senders' own journals witness {sum(own.values())} of {sum(most.values())} messages"}
+        return {INTEGRITY: f"senders' own journals confirm {sum(own.values())} of {sum(most.values())} messages"}
 
 
 def _overlapping(splits: Sequence[InputSplit], first: int, last: int) -> tuple[InputSplit, ...]:
@@ -260,7 +260,7 @@ def _overlapping(splits: Sequence[InputSplit], first: int, last: int) -> tuple[I
 
 
 def owners_of(members: Sequence[MemberInput], senders: set[str]) -> dict[str, str]:
-    """Which member a sender was: by what its journal says, else by its name."""
+    """The member of each sender: by the owner recorded in its journal, else by its name."""
     by_owner = {sender: member.name for member in members for sender in member.owners}
     names = {member.name for member in members}
     by_name = {sender: sender.partition("#")[0] for sender in senders if sender.partition("#")[0] in names}
@@ -268,13 +268,13 @@ def owners_of(members: Sequence[MemberInput], senders: set[str]) -> dict[str, st
 
 
 def without_echoes(differing: Sequence[RowDifference]) -> list[RowDifference]:
-    """Once a member's rows are shifted, every later position differs; the shift itself is what is told."""
-    told: list[RowDifference] = []
+    """Report a shift of rows once: every later position differs as well."""
+    reported: list[RowDifference] = []
     shifted: dict[str, int] = {}
     for one in sorted(differing, key=lambda difference: difference.position):
         members = (one.member, *one.reference) if one.kind == UNSENT else (one.member,)
         if all(shifted.get(name, one.position) >= one.position for name in members):
-            told.append(one)
+            reported.append(one)
         if one.is_shifted:
             shifted.setdefault(one.member, one.position)
-    return told
+    return reported

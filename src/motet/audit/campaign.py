@@ -1,8 +1,8 @@
 """`motet campaign`: thousands of simulated worlds over Spark's executors, a few seeds in each task.
 
-Seeds go out in waves. When a wave is done its outcomes and traces are appended to the tables `outcomes/` and `traces/`,
-so a campaign that was interrupted goes on where it was: seeds that have an outcome are not run again. The log's order
-is audited a second time over the traces, in SQL, by nothing that knows the checkers of the simulator.
+Seeds run in waves. After each wave its outcomes and traces are appended to the tables `outcomes/` and `traces/`, so an
+interrupted campaign resumes: seeds that have an outcome are not run again. The order of the log is audited a second
+time over the traces, in SQL, independently of the simulator's checkers.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ SEEDS_PER_TASK = 8
 TASKS_PER_CORE = 16  # in one wave
 POLL_EVERY_S = 1.0
 
-# A stable position is one message everywhere. What was delivered and then rolled back does not count: the process got
-# it anew, or a state that has it.
+# A stable position is the same message at every member. Deliveries that were rolled back do not count: the process
+# delivered the position again, or received a state that contains it.
 ORDER_BROKEN = """
     WITH delivered AS (
         SELECT scenario, seed, event.* FROM events
@@ -65,11 +65,11 @@ class FailedSeed:
 @dataclass(slots=True)
 class Summary:
     wanted: int
-    found_done: int  # by an earlier run
+    found_done: int  # seeds that an earlier run finished
     ran: int = 0
     seconds: float = 0.0
     failures: list[FailedSeed] = field(default_factory=list)
-    audited: int = 0  # seeds whose traces were looked at, in this run
+    audited: int = 0  # seeds whose traces were audited in this run
 
 
 Progress = Callable[[int, int], None]  # seeds done, of how many
@@ -122,7 +122,7 @@ class Campaign:
         return in_tasks(self._spark, len(shares), work, OUTCOMES_DDL)
 
     def _keep(self, outcomes: DataFrame, summary: Summary) -> None:
-        """Traces first: a seed counts as done when its outcome is there."""
+        """Append traces before outcomes: a seed counts as finished when its outcome is in the table."""
         broken: dict[int, str] = {}
         if self._with_traces:
             events = outcomes.selectExpr("scenario", "seed", "has_one_log", "explode(events) AS event")
@@ -168,7 +168,7 @@ def _in_words(row: object) -> str:
 
 
 class _TaskCounter:
-    """Counts the tasks that are done while a job runs in this thread."""
+    """Reports the number of finished tasks while a job runs in the calling thread."""
 
     def __init__(self, spark: SparkSession, tell: Callable[[int], None]) -> None:
         self._tracker = spark.sparkContext.statusTracker()

@@ -1,12 +1,12 @@
-"""The audit beside a live group: every few seconds what is new and stable is checked; the first violation is an alarm.
+"""The audit of a live group: checks new stable positions every few seconds, and raises an alarm at the first violation.
 
-A streaming query over all journals gives the beat. At each beat every member's journal is looked at up to its own
-stable position, in cells of a fixed grid: digests are kept until all members have passed a cell, and compared as they
-come. What a sender's stream had last is kept, too, so that its order is checked across beats. This state is small, and
-saved beside the query's checkpoint after each beat: an audit that is started again goes on where it was.
+A streaming query over all journals triggers the rounds. Each round checks the journal of every member up to its own
+stable position, in ranges of a fixed size. The digests of a range are kept until all members have passed it, and
+compared as they arrive. The last frame of each sender is kept, too, so that FIFO order is checked across rounds. This
+state is small and is saved beside the checkpoint of the query after each round, so a restarted audit resumes.
 
-What is stable behind the last whole cell is looked at as well, as far as all members have it, and nothing of that is
-kept: it is looked at again with the rest of its cell. So an alarm does not wait until a cell is full.
+The stable positions after the last complete range are checked as well, as far as all members have them, so that an
+alarm does not wait for a complete range. Nothing of that is kept: they are checked again with the rest of their range.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-RANGE_SIZE = 1 << 12  # positions; smaller than an audit's, so that an alarm comes soon
-MOST_RANGES_PER_ROUND = 4096  # of one member: after a long absence the rest waits for the next beat
-MOST_KEPT = 1 << 16  # cells of which not all members have passed: a member that is gone for good must not fill memory
+RANGE_SIZE = 1 << 12  # positions; smaller than in a full audit, so that an alarm comes soon
+MOST_RANGES_PER_ROUND = 4096  # per member; after a long pause the rest waits for the next round
+MOST_KEPT = 1 << 16  # ranges that not all members have passed; bounds memory if a member never returns
 
 Alarm = Callable[[Sequence[AuditFinding]], None]
 
 
 @dataclass(frozen=True, slots=True)
 class AuditRound:
-    """What has been looked at."""
+    """The progress of the audit after one round."""
 
-    stable: dict[str, int]  # by member, as its journal says
-    checked: int  # the last position that was compared between members, or looked at where there is one only
-    notes: tuple[str, ...]  # why a journal could not be looked at this time
+    stable: dict[str, int]  # the stable position of each journal
+    checked: int  # the last position that was compared between members, or checked if there is only one
+    notes: tuple[str, ...]  # why a journal could not be read in this round
 
 
 class LiveAudit:
@@ -56,14 +56,14 @@ class LiveAudit:
         directories: Sequence[str],
         state: Path,
         alarm: Alarm,
-        tell: Callable[[AuditRound], None] = lambda run_round: None,
+        notify: Callable[[AuditRound], None] = lambda audit_round: None,
     ) -> None:
-        """`alarm` is called once, with the first violations; `tell` after each look."""
+        """`alarm` is called once, with the first violations; `notify` after each round without one."""
         members, self.unusable = find_members(directories)
         self._members = [member for member in members if is_journal(member)]
         if not self._members:
             raise UnusableInputError("; ".join(self.unusable) or "no journals to follow")
-        self._tell = tell
+        self._notify = notify
         self._is_stopping = False
         self._spark = spark
         self._state_path = state / "live-audit.json"
@@ -84,11 +84,11 @@ class LiveAudit:
             self.run_round()
 
     def stop(self) -> None:
-        """No further look begins."""
+        """Begin no further round."""
         self._is_stopping = True
 
     def run_round(self) -> tuple[AuditFinding, ...]:
-        """Look at what is new; after the first violation nothing more is looked at."""
+        """Check the new positions. After the first violation nothing more is checked."""
         if self.findings:
             return self.findings
         members = [self._now(member) for member in self._members]
@@ -100,11 +100,11 @@ class LiveAudit:
             self._alarm(self.findings)
         else:
             stable = {member.name: self._state.member(member.name).get("stable_now", 0) for member in members}
-            self._tell(AuditRound(stable, reached, tuple(note for member in members for note in member.notes)))
+            self._notify(AuditRound(stable, reached, tuple(note for member in members for note in member.notes)))
         return self.findings
 
     def _now(self, member: MemberInput) -> MemberInput:
-        """The member with the views that it has entered so far, and the cells that are new as one piece."""
+        """The member with the views that it has installed so far, and its new complete ranges as one split."""
         now = MemberInput(member.name, member.path, owners=member.owners)
         try:
             reader = JournalReader(member.path)
@@ -126,8 +126,8 @@ class LiveAudit:
             known = self._state.member(member.name)
             now, before = known.get("stable_now", 0), known["stable"]
             if now < before:
-                expected, found = f"stable to {before}, as it said before", f"stable to {now}"
-                yield AuditFinding(STABILITY, member.name, now + 1, "taken back", expected, found)
+                expected, found = f"stable to {before}, as in an earlier round", f"stable to {now}"
+                yield AuditFinding(STABILITY, member.name, now + 1, "rolled back", expected, found)
             known["stable"] = max(before, now)
 
     def _ranges(self, members: Sequence[MemberInput]) -> Iterator[AuditFinding]:
@@ -141,7 +141,7 @@ class LiveAudit:
         yield from self._compare(members)
 
     def _partial_range(self, members: Sequence[MemberInput]) -> tuple[int, list[AuditFinding]]:
-        """What is behind the last whole cell, as far as all have it that are as far as that cell; nothing is kept."""
+        """Check the positions after the last complete range, as far as all members that reached it have them."""
         known = {member.name: self._state.member(member.name) for member in members if not member.notes}
         whole = max((one["stable_now"] // RANGE_SIZE * RANGE_SIZE for one in known.values()), default=0)
         near = {name for name, one in known.items() if one["stable_now"] > whole and one["first_now"] <= whole + 1}
@@ -174,7 +174,7 @@ class LiveAudit:
     def _of_rows(
         self, row: Any, streams: dict[str, list[int]], members: Sequence[MemberInput]
     ) -> Iterator[AuditFinding]:
-        """What is wrong with one member's rows on their own. `streams` has how far each of its senders was before."""
+        """Faults in the rows of one member alone. `streams` has the last frame of each of its senders so far."""
         if row["error"] is not None:
             at = row["error_position"] + 1
             yield AuditFinding(INTEGRITY, row["member"], at, "damaged", "a journal that can be read", row["error"])
@@ -224,10 +224,10 @@ def _splits_of(members: Sequence[MemberInput]) -> tuple[tuple[str, tuple[InputSp
 
 
 class _State:
-    """What is known of each member, and digests of cells that not all of them have passed."""
+    """What is known of each member, and the digests of ranges that not all members have passed."""
 
     def __init__(self, members: dict[str, dict[str, Any]], ranges: dict[int, dict[str, str]], key: bytes) -> None:
-        self.key = key  # of the digests
+        self.key = key  # the key of the digests
         self._by_name = members
         self.ranges = ranges
 
@@ -249,7 +249,7 @@ class _State:
         return self._by_name.setdefault(name, {"next": 1, "stable": 0, "streams": {}})
 
     def forget(self, members: Sequence[MemberInput]) -> None:
-        """Cells that everybody has passed and has alike; and the oldest, when there are too many."""
+        """Drop ranges that all members have passed with equal digests; and the oldest ones, if there are too many."""
         passed = min(self.member(member.name)["next"] for member in members)
         alike = {first for first, held in self.ranges.items() if len(set(held.values())) == 1}
         gone = {first for first in alike if first + RANGE_SIZE <= passed}

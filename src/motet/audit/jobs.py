@@ -1,4 +1,4 @@
-"""The jobs of an audit: pieces go out to tasks as paths, lines about cells come back."""
+"""The jobs of an audit: tasks receive splits as paths and return a line per range."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from motet.spark.tasks import settle_worker
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-TASKS_PER_CORE = 4  # so that a core that is done early finds something to do
-ROWS_PER_TASK = 250_000  # at least, about: starting a task takes as long as looking at so many
-MARGIN = 4  # rows of the next cell that a comparison looks at: what is missing at the end of a cell stands there
+TASKS_PER_CORE = 4  # more than one, so that the load of the cores evens out
+ROWS_PER_TASK = 250_000  # about the least: starting a task takes as long as reading this many rows
+MARGIN = 4  # rows of the neighbouring ranges in a comparison: a message moved across the boundary is found there
 
 _LONGS = ("rows", "first_position", "last_position", "first_seqno", "last_seqno")
 RANGES_DDL = (
@@ -54,8 +54,9 @@ def ranges_of(
     key: bytes | None = None,
     with_times: bool = False,
 ) -> DataFrame:
-    """A line for each cell of each member. Digests can be compared with those that were made with the same `key`; one
-    that is drawn here is known to nobody else."""
+    """A line per range and member. Only digests made with the same `key` can be compared; without one a key is
+    drawn.
+    """
     key = key or token_bytes(KEY_BYTES)
     splits = [(split, boundaries_within(boundaries, split)) for member in members for split in member.splits]
     splits.sort(key=lambda one: -one[0].rows)
@@ -70,7 +71,7 @@ def ranges_of(
 
 
 def dealt(things: Sequence[Any], hands: int) -> list[list[Any]]:
-    """Large ones first, dealt like cards: the shares come out about equal."""
+    """Distribute round-robin. With the largest first, the shares are about equal."""
     hands = max(1, min(hands, len(things)))
     return [list(things[hand::hands]) for hand in range(hands)]
 
@@ -88,7 +89,7 @@ def in_tasks(spark: SparkSession, count: int, work: Callable[[int], Iterator[pa.
 
 
 def _sum_up(split: InputSplit, boundaries: Sequence[int], key: bytes, with_times: bool) -> pa.RecordBatch:
-    """All cells of a piece; then a line of what a segment has beside its rows, and of what cannot be read at all."""
+    """A line per range of a split, then one for the error that ended it, and one for the metadata of a segment."""
     lines: list[dict[str, Any]] = []
     facts = Facts()
     reached = split.first - 1
@@ -119,8 +120,10 @@ def _sum_up(split: InputSplit, boundaries: Sequence[int], key: bytes, with_times
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A cell whose digests differ, and the pieces that hold it, by member. Rows from `low` to `high` are read: a few
-    around the cell, as far as all members have them, tell a message that is missing from one that stands further on."""
+    """A range whose digests differ, and the splits that contain it, by member.
+
+    Rows from `low` to `high` are read: a few rows beyond the range distinguish a missing message from a moved one.
+    """
 
     first: int
     last: int
@@ -142,7 +145,7 @@ def compare_ranges(spark: SparkSession, suspects: Sequence[Suspect], owners: dic
 
 
 def _compare(suspect: Suspect, owners: dict[str, str]) -> list[RowDifference]:
-    """Differences in the cell itself. If one stands before it already, rows are compared from the cell's first on."""
+    """Differences within the range. If rows before it differ already, compare only from its first position on."""
     for low in (suspect.low, suspect.first):
         tables = dict(_tables(suspect, low))
         found = differences(tables, owners) if len(tables) > 1 else []
@@ -159,7 +162,7 @@ def _tables(suspect: Suspect, low: int) -> Iterator[tuple[str, pa.Table]]:
 
 
 def _tolerant(split: InputSplit, first: int, last: int) -> Iterator[pa.RecordBatch]:
-    """What can be read: damage has a finding of its own."""
+    """The readable rows; damage is reported by a finding of its own."""
     try:
         yield from read_positions(split, first, last)
     except (MotetError, OSError, pa.ArrowException):

@@ -1,13 +1,12 @@
-"""What a task computes over the rows of one piece of a journal: per cell of positions a digest, faults and streams.
+"""The computation of a task over one split: a digest, faults and streams per range of positions.
 
-A *cell* is a range of positions that begins at one of the `cuts`. The cuts are the same for all members (multiples of
-CHUNK, and every place where some member's piece begins or ends), so two members that hold a cell hold all of it, and
-their digests can be compared. A digest sees order and content: two cells have the same one if they have the same rows
-at the same positions. What differs from member to member by nature, the time of delivery, is not in it.
+A *range* lies between two `boundaries`. These are the same for all members (multiples of CHUNK, and every position
+where a split of any member begins or ends), so a member has all of a range or nothing of it, and digests of members can
+be compared. A digest covers order and content: it is equal if the same rows are at the same positions. The delivery
+time differs between members and is not covered.
 
-Everything here works on whole columns. Rows of one frame share view, sender, seqno and time of sending, so those are
-looked at once per *run* of rows, not once per row: each batch is compared with itself, one row further on, and only
-where a run begins are values taken out of it.
+All code here works on whole columns. Rows of one frame have the same view, sender, seqno and send time, so these are
+processed once per *run* of rows. To find the runs, each batch is compared with itself, shifted by one row.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ from motet.audit.guarantees import FIFO, INTEGRITY, NO_DUPLICATES, NO_GAPS, TOTA
 Ints = NDArray[np.int64]
 
 CHUNK = 1 << 16
-MOST_FAULTS = 8  # told of one cell: the first ones matter
+MOST_FAULTS = 8  # reported per range: the first ones matter
 BINS_PER_OCTAVE = 4
 LATENCY_BINS = 32 * BINS_PER_OCTAVE  # in microseconds: the last one begins after an hour
 ANY_KEY = bytes(16)
 
 
 class RowFault(NamedTuple):
-    """Something wrong with one member's rows on their own."""
+    """A fault in the rows of one member alone."""
 
     check: str
     kind: str
@@ -43,7 +42,7 @@ class RowFault(NamedTuple):
 
 
 class StreamSummary(NamedTuple):
-    """What one cell has of one sender in one view."""
+    """The rows of one sender in one view within one range."""
 
     view: str
     sender: str
@@ -56,7 +55,7 @@ class StreamSummary(NamedTuple):
 
 
 class Second(NamedTuple):
-    """What was delivered in one second: for rates and latencies."""
+    """The deliveries of one second, for rates and latencies."""
 
     second: int
     rows: int
@@ -76,7 +75,7 @@ class RangeSummary:
 
 
 class Names:
-    """Codes for the strings of a column: a dictionary that grows, however the batches are encoded."""
+    """Integer codes for the strings of a column, the same for all batches however they are encoded."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -94,13 +93,13 @@ class Names:
 
 @dataclass(slots=True)
 class _Runs:
-    """Runs of rows that came in one frame."""
+    """Runs of rows that arrived in one frame, as columns."""
 
-    index: Ints  # of the first row in the cell
+    index: Ints  # of the first row of the run, within the range
     position: Ints
     last_position: Ints
     epoch: Ints
-    view: Ints  # a code into `Names`, as is the sender
+    view: Ints  # a code of `Names`, like the sender
     sender: Ints
     seqno: Ints
     sent_at: Ints
@@ -112,7 +111,7 @@ class _Runs:
 
 @dataclass(slots=True)
 class _BatchSlice:
-    """The rows of one batch that fall into a cell."""
+    """The rows of one batch within one range."""
 
     positions: Ints
     is_ascending: bool
@@ -126,9 +125,9 @@ class _BatchSlice:
 def summaries(
     batches: Iterable[pa.RecordBatch], boundaries: Sequence[int], *, key: bytes = ANY_KEY, with_times: bool = False
 ) -> Iterator[RangeSummary]:
-    """Summaries of the cells that the rows fall into, in the order of the rows. `cuts` ascend; the last is the end.
+    """Summaries of the ranges that contain rows, in the order of the rows. `boundaries` ascend; the last is the end.
 
-    Digests can be compared with each other if they were made with the same `key`.
+    Only digests made with the same `key` can be compared.
     """
     collector = _RangeCollector(np.asarray(boundaries, dtype=np.int64), key, with_times)
     for batch in batches:
@@ -138,7 +137,7 @@ def summaries(
 
 
 class _RangeCollector:
-    """Cuts batches into cells; a cell is summed up when a row of another cell comes."""
+    """Divides batches into ranges; a range is summarised when a row of another range arrives."""
 
     def __init__(self, boundaries: Ints, key: bytes, with_times: bool) -> None:
         self._boundaries = boundaries
@@ -169,7 +168,7 @@ class _RangeCollector:
         return int(np.searchsorted(self._boundaries, position, side="right")) - 1
 
     def _starts(self, positions: Ints, is_ascending: bool) -> list[int]:
-        """Indices of the rows that are in another cell than the row before."""
+        """Indices of the rows that are in another range than the row before."""
         if is_ascending:
             low, high = np.searchsorted(self._boundaries, positions[[0, -1]], side="right")
             return [0, *(self._boundaries[low:high] - positions[0]).tolist()]
@@ -177,7 +176,7 @@ class _RangeCollector:
         return [0, *(np.flatnonzero(np.diff(ranges)) + 1).tolist()]
 
     def _runs(self, batch: pa.RecordBatch, positions: Ints, starts: list[int]) -> _Runs:
-        """Of the whole batch at once; a run also begins where a cell does."""
+        """The runs of a whole batch; a run also begins wherever a range begins."""
         epoch, seqno, sent_at = (_ints(batch.column(name)) for name in ("epoch", "seqno", "sent_at"))
         view, sender = _encoded(batch.column("view")), _encoded(batch.column("sender"))
         columns = (epoch, view.indices.to_numpy(), sender.indices.to_numpy(), seqno, sent_at)
@@ -255,7 +254,7 @@ def _positions(slices: Sequence[_BatchSlice]) -> tuple[Ints, bool]:
 
 
 def _joined(slices: Sequence[_BatchSlice]) -> _Runs:
-    """A frame that lies in two batches is one run again."""
+    """The runs of all slices; a frame that two batches share becomes one run."""
     if len(slices) == 1:
         return slices[0].runs
     offset, indices = 0, []
@@ -292,13 +291,13 @@ def _position_faults(positions: Ints, is_ascending: bool, first: int, last: int)
 
 
 class _Streams:
-    """The runs in the order of (view, sender), and within that as they came."""
+    """The runs ordered by (view, sender), and then by arrival."""
 
     def __init__(self, runs: _Runs, senders: int) -> None:
         self._runs = runs
         stream = runs.view * senders + runs.sender
         self.order = np.argsort(stream, kind="stable")
-        self.is_same = np.diff(stream[self.order]) == 0  # as the one before
+        self.is_same = np.diff(stream[self.order]) == 0  # whether a run is in the same stream as the one before
 
     def summed_up(self, rows: int, views: list[str], senders: list[str]) -> list[StreamSummary]:
         runs, order = self._runs, self.order
@@ -338,7 +337,7 @@ def _stream_fault(runs: _Runs, before: int, after: int, senders: list[str]) -> R
 
 
 def stream_fault(sender: str, earlier: int, at: int, seqno: int, position: int) -> RowFault:
-    """Of two neighbours in one sender's stream of a view, of which the second does not come later in it."""
+    """The fault of two neighbouring frames in a sender's stream of a view whose seqnos do not increase."""
     found = f"{sender}'s frame {seqno} after its frame {earlier} at position {at}"
     if seqno < earlier:
         return RowFault(
@@ -355,7 +354,7 @@ def _feed(
     digest: Digest, positions: Ints, is_ascending: bool, runs: _Runs, slices: Sequence[_BatchSlice], views: list[str],
     senders: list[str],
 ) -> None:  # fmt: skip
-    """Nothing here depends on how the rows were cut into batches, or on codes."""
+    """Feed the digest with values that do not depend on batch boundaries or on codes."""
     digest.numbers(np.array([len(positions), len(runs.index), is_ascending, positions[0]], dtype=np.int64))
     if not is_ascending:
         digest.numbers(positions)
@@ -402,5 +401,5 @@ def _ints(column: pa.Array) -> Ints:
 
 
 def _is_ascending(positions: Ints) -> bool:
-    """By exactly one each."""
+    """Whether each position is the successor of the one before."""
     return bool(positions[-1] - positions[0] == len(positions) - 1 and (positions[1:] - positions[:-1] == 1).all())

@@ -1,4 +1,4 @@
-"""What journals say beside their rows, judged on the driver: views, marks of stability, who wrote a file, damage."""
+"""Checks the metadata of journals on the driver: views, stable marks, owners of files, damage."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _damage(member: MemberInput) -> Iterator[AuditFinding]:
 
 
 def _foreign(member: MemberInput) -> Iterator[AuditFinding]:
-    """Segments that say they are somebody else's: members hold the same log, so nothing else may tell."""
+    """Segments whose recorded owner is another member. Members hold equal rows, so the rows alone may not show it."""
     for split in member.splits:
         if _is_foreign(member, split.path):
             expected = f"a segment that {member.owners[-1]} wrote"
@@ -47,7 +47,7 @@ def _foreign(member: MemberInput) -> Iterator[AuditFinding]:
 
 
 def _is_foreign(member: MemberInput, path: str) -> bool:
-    """Of lives that the journal has forgotten, the name still tells."""
+    """The owner file keeps a bounded number of incarnations; for older ones only the member's name is compared."""
     writer = member.by_segment[path].owner if path in member.by_segment else ""
     if not writer or not member.owners or writer in member.owners:
         return False
@@ -55,7 +55,7 @@ def _is_foreign(member: MemberInput, path: str) -> bool:
 
 
 def _seams(member: MemberInput) -> Iterator[AuditFinding]:
-    """Where one piece ends the next one begins: in positions, in bytes, and in the chained hash."""
+    """Neighbouring splits must be contiguous in positions, in bytes, and in the chained hash."""
     splits = sorted(member.splits, key=lambda split: (split.first, split.last))
     for before, after in pairwise(splits):
         due, found = f"position {before.last + 1} at its beginning", f"position {after.first}"
@@ -71,7 +71,7 @@ def _seams(member: MemberInput) -> Iterator[AuditFinding]:
 
 def _seam(member: MemberInput, split: InputSplit, earlier: Facts, later: Facts) -> Iterator[AuditFinding]:
     if min(earlier.address, later.address) < 0 or earlier.interrupted_at:
-        return  # one of the two cannot be read, which is told elsewhere
+        return  # one of the two cannot be read, which is another finding
     if later.address != earlier.address + earlier.size:
         expected = f"a segment that begins after {earlier.address + earlier.size} bytes of its journal"
         found = f"one that says {later.address}: it is another journal's"
@@ -82,25 +82,27 @@ def _seam(member: MemberInput, split: InputSplit, earlier: Facts, later: Facts) 
 
 
 def _marks(member: MemberInput) -> Iterator[AuditFinding]:
-    """Within one journal, marks only grow, and what they call stable is there.
+    """Within one journal, stable marks never decrease, and the positions below them are present.
 
-    What a rollback left beside the segments has no view: nobody knows before which of the marks it was written.
+    The mark in the owner file has no view, so it cannot be ordered among the marks of the segments.
     """
     highest = 0
     for mark in (mark for mark in member.facts.marks if mark.view):
         expected = f"stable to {highest} or further"
         if mark.stable < highest:
             found = f"a later mark says {mark.stable}"
-            yield AuditFinding(STABILITY, member.name, mark.stable + 1, "taken back", expected, found, where=mark.where)
+            yield AuditFinding(
+                STABILITY, member.name, mark.stable + 1, "rolled back", expected, found, where=mark.where
+            )
         highest = max(highest, mark.stable)
     highest = max(highest, member.stable)
     if member.splits and highest > member.last:
         expected, found = f"positions to {highest}, which it calls stable", f"the journal ends at {member.last}"
-        yield AuditFinding(STABILITY, member.name, member.last + 1, "taken back", expected, found)
+        yield AuditFinding(STABILITY, member.name, member.last + 1, "rolled back", expected, found)
 
 
 def _rolled_back(members: Sequence[MemberInput]) -> Iterator[AuditFinding]:
-    """What anyone knew as stable in a view, every member of that view had delivered, and so it is in their journals."""
+    """A position that one member knew as stable in a view is in the journals of all members of that view."""
     views = {fact.view: fact.members for member in members for fact in member.views}
     for member in members:
         if not member.splits:
@@ -118,12 +120,12 @@ def _rolled_back(members: Sequence[MemberInput]) -> Iterator[AuditFinding]:
             )
             found = f"the journal ends at {member.last}"
             yield AuditFinding(
-                STABILITY, member.name, member.last + 1, "taken back", expected, found, (), (other_name,)
+                STABILITY, member.name, member.last + 1, "rolled back", expected, found, (), (other_name,)
             )
 
 
 def stable_differences(differing: Iterable[RowDifference], members: Sequence[MemberInput]) -> Iterator[AuditFinding]:
-    """A stable position that is another message somewhere was taken back there."""
+    """A stable position with another message at some member was rolled back there."""
     stable = {member.name: member.stable for member in members}
     highest = max(stable.values(), default=0)
     for one in differing:
@@ -153,7 +155,7 @@ def _primary(member: MemberInput) -> list[ViewFact]:
 
 
 def _ends_of_views(members: Sequence[MemberInput]) -> Iterator[AuditFinding]:
-    """Members that went from V to W together entered W after the same position."""
+    """Members that went from V to W together installed W after the same position."""
     steps: dict[tuple[str, str], dict[str, int]] = {}
     for member in members:
         for before, after in pairwise(_primary(member)):
@@ -174,7 +176,7 @@ def _ends_of_views(members: Sequence[MemberInput]) -> Iterator[AuditFinding]:
 def stranger_findings(
     streams: Iterable[tuple[str, str, str, int]], members: Sequence[MemberInput]
 ) -> Iterator[AuditFinding]:
-    """`streams` has (member, view, sender, first position): a sender that is not in the view sent nothing in it."""
+    """`streams` has (member, view, sender, first position): a sender must be a member of the view."""
     known = {fact.view: fact.members for member in members for fact in member.views if fact.members}
     for member, view, sender, position in streams:
         if view in known and sender not in known[view]:
@@ -183,7 +185,7 @@ def stranger_findings(
 
 
 def as_findings(differing: Iterable[RowDifference]) -> Iterator[AuditFinding]:
-    """A difference breaks the guarantee that it is named after, and total order: positions mean different messages."""
+    """A difference violates the guarantee of its kind, and total order, since positions have different messages."""
     for one in differing:
         is_only_gone = one.kind == "missing" and not one.is_shifted
         also = [] if is_only_gone or one.kind == UNSENT else [TOTAL_ORDER]

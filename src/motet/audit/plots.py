@@ -16,7 +16,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Maps values to pixels; `is_log` for what spans many sizes."""
+    """Maps values to pixels; `is_log` for values of many magnitudes."""
 
     low: float
     high: float
@@ -102,7 +102,7 @@ def bars(values: Mapping[str, float], unit: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TimelineSpan:
-    """A stretch of a row in a timeline; spans with the same colour number are the same thing."""
+    """A section of a row in a timeline. Sections with the same colour number belong together."""
 
     start: float
     end: float

@@ -1,4 +1,4 @@
-"""The audit as one HTML file that needs nothing else: verdict, findings side by side, and plots. Light and dark."""
+"""The audit as one self-contained HTML file: verdict, findings side by side, and plots, in a light and a dark theme."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from motet.audit.plots import Point, TimelineSpan, bars, lines, nothing, timelin
 from motet.audit.verdict import AuditFinding, AuditVerdict
 from motet.log.journal.evidence import ViewFact
 
-MOST_POINTS = 240  # of a line; more seconds than that are put together
+MOST_POINTS = 240  # per line; more seconds than that are aggregated
 MOST_FINDINGS = 20
 PERCENTILES = (("median", 0.5), ("90 %", 0.9), ("99 %", 0.99), ("99.9 %", 0.999))
 
@@ -134,7 +134,7 @@ def _fullest(verdict: AuditVerdict) -> str:
 
 
 def _step(seconds: Sequence[Any]) -> int:
-    """How many seconds one point stands for."""
+    """The number of seconds per point."""
     span: int = seconds[-1]["second"] - seconds[0]["second"] + 1
     return max(1, -(-span // MOST_POINTS))
 
@@ -171,13 +171,13 @@ def _latency(seconds: Sequence[Any]) -> str:
 
 
 def quantile(histogram: NDArray[np.int64], share: float) -> float:
-    """In milliseconds; the middle of the bin that it falls into."""
+    """The quantile in milliseconds: the middle of its bin."""
     index = int(np.searchsorted(np.cumsum(histogram), share * histogram.sum()))
     return float(2.0 ** ((index + 0.5) / BINS_PER_OCTAVE)) / 1000
 
 
 def _views(views: dict[str, list[ViewFact]], verdict: AuditVerdict) -> str:
-    """Over positions: they mean the same at every member, and clocks do not."""
+    """A timeline over positions, which are comparable between members, unlike clocks."""
     numbers: dict[str, int] = {}
     rows = {}
     for member in verdict.members:
@@ -196,5 +196,5 @@ def _views(views: dict[str, list[ViewFact]], verdict: AuditVerdict) -> str:
 
 def _retransmissions(found: dict[str, list[Point]]) -> str:
     if not found:
-        return nothing("no traces of members were given, and journals do not say how often a datagram had to be sent")
-    return lines(found, "frames sent again per second")
+        return nothing("no traces of members were given, and journals do not record how often a datagram was sent")
+    return lines(found, "retransmitted frames per second")

@@ -1,4 +1,4 @@
-"""What an audit says: a result per guarantee, and findings that name member, position, expected and found."""
+"""The result of an audit: a state per guarantee, and findings with member, position, expected and found."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class AuditFinding:
     expected: str
     found: str
     neighbours: tuple[Neighbour, ...] = ()
-    reference: tuple[str, ...] = ()  # members that have what is expected
-    where: str = ""  # file, or view
+    reference: tuple[str, ...] = ()  # members that have the expected content
+    where: str = ""  # the file, or the view change
 
     @property
     def text(self) -> str:
@@ -48,8 +48,8 @@ class MemberSummary:
 class AuditVerdict:
     members: tuple[MemberSummary, ...]
     findings: tuple[AuditFinding, ...]
-    unusable: tuple[str, ...]  # inputs that could not be read at all
-    checked: dict[str, str]  # check -> on how much it stands; a check that had nothing to look at is not in here
+    unusable: tuple[str, ...]  # errors of inputs that could not be read
+    checked: dict[str, str]  # check -> how much was checked; absent if there was nothing to check
     rows: int
     ranges: int
     seconds: float
@@ -83,19 +83,19 @@ class AuditVerdict:
 
 
 def sorted_findings(findings: Iterable[AuditFinding]) -> tuple[AuditFinding, ...]:
-    """By position, then by the order of the checks; one of each check, member and place, neighbours with the first."""
+    """Sorted by position and check, without duplicates; neighbours are shown only once per member and position."""
     unique = {(finding.check, finding.member, finding.position): finding for finding in reversed(list(findings))}
     shown: set[tuple[str, int]] = set()
-    told = []
+    kept = []
     for one in sorted(unique.values(), key=lambda one: (one.position, CHECKS.index(one.check), one.member)):
-        told.append(replace(one, neighbours=()) if (one.member, one.position) in shown else one)
+        kept.append(replace(one, neighbours=()) if (one.member, one.position) in shown else one)
         if one.neighbours:
             shown.add((one.member, one.position))
-    return tuple(told)
+    return tuple(kept)
 
 
 def to_text(verdict: AuditVerdict) -> str:
-    """For people: a line per member, a line per guarantee, then the findings in full."""
+    """The verdict as text: a line per member, a line per guarantee, then the findings."""
     return "\n".join(
         [*_member_lines(verdict), "", *_check_lines(verdict), *_finding_lines(verdict), "", _last_line(verdict)]
     )

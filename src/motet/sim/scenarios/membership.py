@@ -120,9 +120,8 @@ class MembershipWorld:
         state = before.durable_state
         restarted = RestartedWithState(self.scheduler.now, address, before.address, state.position, state.record.last)
         self.history.events.append(restarted)
-        self._note(
-            f"{address} recovers the durable state of {before.address}: at {state.position} in {state.epoch}, {state.record}"
-        )
+        where = f"at {state.position} in {state.epoch}, {state.record}"
+        self._note(f"{address} recovers the durable state of {before.address}: {where}")
         return state
 
     def _address(self, index: int, incarnation: int) -> Address:

@@ -99,7 +99,9 @@ def steps_of(change: GroupChange) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """Members at rest, with nothing in flight. Unpickling them is faster than letting them discover each other again."""
+    """Members at rest, with nothing in flight. Unpickling them is faster than letting them discover each other
+    again.
+    """
 
     now: int = 0
     members: bytes = pickle.dumps([])
@@ -124,7 +126,9 @@ def at_rest(parts: tuple[str, ...]) -> Rest:
 
 
 class SteppedHost(GroupHost):
-    """Reports every control frame before it is sent. A process that crashes at that moment performs no further effect."""
+    """Reports every control frame before it is sent. A process that crashes at that moment performs no further
+    effect.
+    """
 
     def __init__(self, member: Member, world: SmallWorld) -> None:
         super().__init__(member, world.context, Random(f"host {member.address}"), HOMES.__getitem__)
@@ -272,7 +276,9 @@ class SmallWorld:
                     yield f"{host.address} is in {view}, which could be primary"
 
     def _can_be_primary(self, view: View) -> bool:
-        """Whether it contains a majority of the last primary view that a member of it installed, and of all later ones."""
+        """Whether it contains a majority of the last primary view that a member of it installed, and of all later
+        ones.
+        """
         entered = [e for e in self.history.events if isinstance(e, EnteredView) and e.view.is_primary]
         last = max((event.view.id for event in entered if event.member in view), default=NO_VIEW)
         return all(self._holds_majority(view, event.view) for event in entered if event.view.id >= last)

@@ -96,7 +96,9 @@ class TotalOrderWorld(MembershipWorld):
             yield from self._unordered(host)
 
     def _unordered(self, host: GroupHost) -> Iterator[str]:
-        """At the end, in a primary view, every message is ordered and stable, and all members are at the same position."""
+        """At the end, in a primary view, every message is ordered and stable, and all members are at the same
+        position.
+        """
         ordering, first = host.member.channel.ordering, self._staying[0].member.channel.ordering
         assert ordering is not None
         assert first is not None

@@ -129,7 +129,9 @@ class SimDisk:
         return disk._restarted()
 
     def after_bad_power_cut(self, rng: Random) -> SimDisk:
-        """The disk after a restart that found any subset of the pending sectors; directory changes survive as a prefix."""
+        """The disk after a restart that found any subset of the pending sectors; directory changes survive as a
+        prefix.
+        """
         disk, nodes = self._safe_copy()
         kept_names = rng.randint(0, sum(isinstance(one, _NameChange) for one in self._pending))
         for one in self._pending:

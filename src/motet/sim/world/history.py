@@ -70,7 +70,9 @@ class RolledBackAt:
 
 @dataclass(frozen=True, slots=True)
 class ForgotSender:
-    """The receiver dropped its receive window for the sender; if it does not remember the window, messages may repeat."""
+    """The receiver dropped its receive window for the sender; if it does not remember the window, messages may
+    repeat.
+    """
 
     at: int
     receiver: Address

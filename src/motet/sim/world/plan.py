@@ -140,7 +140,9 @@ def _made_for_late_acks(rng: Random, network: NetworkProfile) -> NetworkProfile:
 
 
 def _made_for_resync(rng: Random, base: MemberConfig) -> MemberConfig:
-    """Many frames in flight and slow repair: a late ack then covers frames that the resynchronised window still lacks."""
+    """Many frames in flight and slow repair: a late ack then covers frames that the resynchronised window still
+    lacks.
+    """
     unicast = replace(base.unicast, capacity=rng.choice([16, 64]), repair_burst=1, request_limit=1)
     return replace(base, frame_bytes=256, unicast=unicast)
 

@@ -113,7 +113,9 @@ class TokenHost(OrderedHost):
         super()._perform([effect for effect in effects if isinstance(effect, Datagram | SendFailed)])
 
     def _catch_up(self) -> None:
-        """Handle every waiting effect in order. New effects of the member wait in turn, unless they go to the network."""
+        """Handle every waiting effect in order. New effects of the member wait in turn, unless they go to the
+        network.
+        """
         if self.is_paused:
             self._world.scheduler.after(MILLISECOND, self._catch_up)
             return
