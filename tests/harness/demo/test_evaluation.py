@@ -59,13 +59,13 @@ def test_numbers_are_read_from_the_messages_themselves(tmp_path: Path) -> None:
 
 def test_a_message_that_its_sender_was_told_is_safe_may_not_be_missing() -> None:
     numbers = {("ada", 1): [1, 2, 4]}
-    assert nothing_lost([ada(4, 4)], numbers) == (False, "1 are not in the log, and nobody was told: ada 3")
+    assert nothing_lost([ada(4, 4)], numbers) == (False, "1 are not in the log, and were not reported as failed: ada 3")
 
 
 def test_what_failed_may_be_missing_because_its_sender_was_told() -> None:
     holds, figure = nothing_lost([ada(4, 4, ((3, 3),))], {("ada", 1): [1, 2, 4]})
     assert holds
-    assert figure == "3 of 3 messages; of 1 others their sender was told that they may be missing"
+    assert figure == "3 of 3 messages; 1 others were reported to their senders as failed"
 
 
 def test_what_a_killed_process_was_not_told_of_may_be_missing_and_nothing_else() -> None:

@@ -1,4 +1,4 @@
-"""The story, one act after the other: what happens, why it matters, and what was seen."""
+"""The acts of the demo: each one performs an action, explains why it matters, and reports what was observed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from motet.harness.demo.status import DemoError, DemoStatus, MemberLine
 from motet.log.journal.reader import JournalReader
 
 REST = tuple(name for name in NAMES if name != VICTIM)
-STALLED = next(name for name in MINORITY if name in SENDERS)  # it must wait while the network is parted
+STALLED = next(name for name in MINORITY if name in SENDERS)  # its messages must wait during the partition
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class Story:
     verdict: DemoVerdict
     records: list[SenderRecord] = field(default_factory=list)
     _number: int = 0
-    _ends_at: float = 0.0  # by the monotonic clock: the deadline of the act that is played
+    _ends_at: float = 0.0  # the deadline of the current act, by the monotonic clock
     _spark: asyncio.Task[None] | None = None
 
     async def play(self) -> None:
@@ -51,7 +51,7 @@ class Story:
                 await asyncio.gather(self._spark, return_exceptions=True)
 
     async def finish(self, act: Callable[[], Coroutine[None, None, None]]) -> None:
-        """Play one act to its end, or to its deadline."""
+        """Run one act until it ends or its deadline passes."""
         self._ends_at = time.monotonic() + self.plan.deadline_s
         playing = asyncio.create_task(act())
         try:
@@ -65,13 +65,13 @@ class Story:
             await asyncio.gather(playing, return_exceptions=True)
 
     def _too_late(self) -> DemoError:
-        """Made before the act is cancelled, while it is known what it waits for."""
+        """The error for a missed deadline. It must be made before the act is cancelled, while its waits are known."""
         waits = self.status.waits
         processes = [wait.process for wait in waits if wait.process]
         return DemoError(
             f"it did not finish within {self.plan.deadline_s:g} s, which --deadline sets. It waited until "
-            f"{' and until '.join(wait.until for wait in waits) or 'a member had done what it was asked'}. "
-            f"Where everybody stood: {self.status.in_words()}.",
+            f"{' and until '.join(wait.until for wait in waits) or 'a member had executed its command'}. "
+            f"Status of all processes: {self.status.in_words()}.",
             self.plan.log_of(processes[-1]) if processes else None,
         )
 
@@ -84,7 +84,7 @@ class Story:
         self.display.say(text)
 
     async def keep_sending(self, share: float) -> None:
-        """Let them speak for a while, which does not count against the deadline."""
+        """Let the senders send for a share of the time, which does not count against the deadline."""
         self._ends_at += self.plan.share(share)
         await asyncio.sleep(self.plan.share(share))
 
@@ -107,8 +107,8 @@ class Story:
 
     async def start_sending(self) -> None:
         self.act(
-            "Three speak at once, five hear one order",
-            f"{_names(SENDERS)} each multicast {RATE} messages a second. Whoever speaks, every member delivers the "
+            "Three members send at once, five deliver one order",
+            f"{_names(SENDERS)} each multicast {RATE} messages a second. Whoever sends, every member delivers the "
             "same message at the same position of one log, and keeps it in a journal on disk.",
         )
         self.processes.start_sending(SENDERS)
@@ -124,7 +124,7 @@ class Story:
         await self.status.until(lambda: self.status.stream.position > 0, "the Spark query has its first rows", "spark")
         self.say(
             "A Spark streaming query now copies the log into a Parquet table, exactly once. It may read from any "
-            f"member, and asks {VICTIM} first."
+            f"member, and tries {VICTIM} first."
         )
 
     # 3
@@ -152,8 +152,8 @@ class Story:
     async def crash(self) -> None:
         self.act(
             f"kill -9 {VICTIM}",
-            f"{VICTIM} coordinates the group, speaks{self._serves_spark()}. Now its process is gone in the middle of a "
-            "sentence. The others must notice, agree on what it still said, and go on.",
+            f"{VICTIM} coordinates the group and sends{self._serves_spark()}. Now its process is killed. "
+            "The others must detect this, agree on its last messages, and continue.",
         )
         streamed, killed_at = self.status.stream.position, await self._kill()
         await self.status.until(lambda: self.status.agree_on(REST, primary=True), "the others are in a view without it")
@@ -162,7 +162,7 @@ class Story:
         await self.keep_sending(0.12)
         await self.status.until(lambda: self.status.position > position, "the log grows without it")
         grown = self.status.position - position
-        self.say(f"The log goes on without {VICTIM}: {grown:,} more messages.")
+        self.say(f"The log continues without {VICTIM}: {grown:,} more messages.")
         await self._spark_goes_on(streamed)
         self.verdict.add(CRASH, grown > 0, f"a new view after {took:.1f} s, and {grown:,} more messages without it")
 
@@ -171,7 +171,7 @@ class Story:
         self.records.append(_record_of(victim, was_killed=True))
         pid, killed_at = self.processes.kill(VICTIM), time.monotonic()
         await self.processes.reap(VICTIM)
-        self.say(f"Process {pid} is dead. {VICTIM} had said {victim.figure('sent'):,} messages.")
+        self.say(f"Process {pid} is dead. {VICTIM} had sent {victim.figure('sent'):,} messages.")
         return killed_at
 
     def _serves_spark(self) -> str:
@@ -182,7 +182,7 @@ class Story:
             return
         stream = self.status.stream
         await self.status.until(
-            lambda: stream.position > streamed, "the Spark query goes on at another member", "spark"
+            lambda: stream.position > streamed, "the Spark query continues at another member", "spark"
         )
         self.say(
             "Spark's offset means the same at every member, so the query went on at another one, from position "
@@ -195,8 +195,8 @@ class Story:
         line = self.status[VICTIM]
         self.act(
             f"{VICTIM} comes back with its journal",
-            "A new process opens the journal that the dead one left. It knows how far that reaches, and asks the "
-            "others for what is missing and nothing else.",
+            "A new process opens the journal that the killed one left. It recovers the last position from it, and "
+            "fetches only the missing positions from the others.",
         )
         had = JournalReader(self.plan.journals / VICTIM).bounds().last
         line.begin_incarnation()
@@ -208,7 +208,7 @@ class Story:
         await self.processes.fault([VICTIM], LOSSY)
         self.say(
             f"Its journal ended at {had:,}; the group was at {group:,}. Now it has the {group - had:,} between them, "
-            f"is in view {line.view}, and speaks again."
+            f"is in view {line.view}, and sends again."
         )
         figure = f"kept {had:,} positions on disk, fetched the next {group - had:,} from the others"
         self.verdict.add(RESTART, line.position >= group > had > 0, figure)
@@ -219,18 +219,18 @@ class Story:
     async def picture(self) -> None:
         self.act(
             "A snapshot of all five at one moment",
-            "Nobody stops for it, and yet it is one consistent picture: each member's own state, and the messages that "
-            "were on their way just then (Chandy and Lamport's algorithm).",
+            "No member stops for it, and yet it is one consistent cut: the state of each member, and the messages that "
+            "were in flight at that moment (Chandy and Lamport's algorithm).",
         )
         taken = await self.processes.snapshot("dan")
         if "error" in taken:
             self.verdict.add(SNAPSHOT, False, str(taken["error"]))
             return
         self.say(
-            f"{taken['sent']:,} messages said by those who are here, {taken['in_flight']:,} deliveries under way. For "
-            f"each of the {taken['pairs']} pairs of members: said = heard + under way."
+            f"{taken['sent']:,} messages sent by the current members, {taken['in_flight']:,} deliveries in flight. For "
+            f"each of the {taken['pairs']} pairs of members: sent = received + in flight."
         )
-        figure = f"{taken['pairs']} pairs add up, with {taken['in_flight']:,} deliveries under way"
+        figure = f"{taken['pairs']} pairs add up, with {taken['in_flight']:,} deliveries in flight"
         wrong = taken["wrong"]
         self.verdict.add(SNAPSHOT, not wrong, f"wrong: {', '.join(wrong[:5])}" if wrong else figure)
 
@@ -238,9 +238,9 @@ class Story:
 
     async def part(self) -> None:
         self.act(
-            "The network falls apart: three here, two there",
+            "A partition: three members here, two there",
             f"{_names(MAJORITY)} cannot reach {_names(MINORITY)} any more. Only the side with the majority may add to "
-            "the log. The other side knows that it is the smaller one, and its messages wait.",
+            "the log. The other side knows that it has no majority, and its messages wait.",
         )
         reported, parted_at = _record_of(self.status[STALLED]).reported_failed, time.monotonic()
         await self.processes.cut(MINORITY, MAJORITY)
@@ -249,9 +249,9 @@ class Story:
         await self.status.until(lambda: self.status.agree_on(MAJORITY, primary=True), "the larger side has a view")
         await self.status.until(lambda: self.status.agree_on(MINORITY, primary=False), "the smaller side has a view")
         took = time.monotonic() - parted_at
-        self.say(f"{took:.1f} s later each side has its own view. The larger one is primary, and its log goes on.")
+        self.say(f"{took:.1f} s later each side has its own view. The larger one is primary, and its log continues.")
         grown, stalled = await self._growth_of_the_sides()
-        self._tell_of_the_sides(grown, stalled, _record_of(self.status[STALLED]).reported_failed - reported)
+        self._report_sides(grown, stalled, _record_of(self.status[STALLED]).reported_failed - reported)
         figure = f"the log grew by {grown:,} on one, by {stalled:,} on the other"
         self.verdict.add(PARTITION, grown > 0 == stalled, figure)
 
@@ -259,11 +259,11 @@ class Story:
         await self.status.fresh(NAMES)
         here, there = self._furthest(MAJORITY), self._furthest(MINORITY)
         await self.keep_sending(0.2)
-        await self.status.until(lambda: self._furthest(MAJORITY) > here, "the larger side goes on")
+        await self.status.until(lambda: self._furthest(MAJORITY) > here, "the log of the larger side grows")
         await self.status.fresh(MINORITY)
         return self._furthest(MAJORITY) - here, self._furthest(MINORITY) - there
 
-    def _tell_of_the_sides(self, grown: int, stalled: int, reported: int) -> None:
+    def _report_sides(self, grown: int, stalled: int, reported: int) -> None:
         waiting = self.status[STALLED].figure("open")
         self.say(
             f"{grown:,} more messages on the larger side and {stalled:,} on the smaller one, where {waiting:,} of "
@@ -279,9 +279,9 @@ class Story:
 
     async def merge(self) -> None:
         self.act(
-            "The network is mended",
+            "The network is healed",
             "The two sides find each other by themselves and merge into one view. The smaller side fetches what it "
-            "missed, and what waited there is said now.",
+            "missed, and its waiting messages are sent now.",
         )
         waiting, healed_at = self.status[STALLED].figure("open"), time.monotonic()
         for name in MINORITY:
@@ -291,7 +291,9 @@ class Story:
         for name in MINORITY:
             self.status[name].state = "sends" if name in SENDERS else "receives"
         await self._everybody_beyond(self.status.position)
-        self.say(f"{took:.1f} s later all five are in view {self.status[VICTIM].view}, and all logs are level again.")
+        self.say(
+            f"{took:.1f} s later all five are in view {self.status[VICTIM].view}, and all logs are equally long again."
+        )
         await self.keep_sending(0.12)
         await self.processes.fault(NAMES, "clear")
         figure = f"one view of five after {took:.1f} s; {waiting:,} messages that had waited went into the log"
@@ -299,9 +301,9 @@ class Story:
 
     async def end(self) -> None:
         self.act(
-            "The end of the piece",
-            "The speakers stop. What they said becomes stable: every member has it, and nothing can take it back. Then "
-            "all leave, in good order.",
+            "The end",
+            "The senders stop. Their messages become stable: every member has them, and they are never rolled back. "
+            "Then all members leave.",
         )
         self.processes.stop_sending(SENDERS)
         await self.status.fresh(NAMES)
@@ -317,7 +319,7 @@ class Story:
             await self.processes.leave(name)
         self.say("All five have left.")
 
-    # What acts look at
+    # Conditions that acts wait for
 
     def _furthest(self, names: tuple[str, ...]) -> int:
         return max(self.status[name].position for name in names)

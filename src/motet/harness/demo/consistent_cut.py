@@ -1,7 +1,7 @@
-"""Whether a snapshot of the demo is one consistent cut: what was said is what was heard and what was under way.
+"""Checks that a snapshot of the demo is a consistent cut: messages sent are messages received or in flight.
 
-Each member's state says how many messages it sent and how many it heard of everybody. In a consistent cut, for every
-pair of a speaker and a listener: sent = heard + in flight between them + still waiting at the speaker.
+The state of each member has the number of messages that it sent, and that it received from each sender. In a consistent
+cut, for every sender and receiver: sent = received + in flight between them + still waiting at the sender.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ def balance(result: SnapshotResult) -> dict[str, Any]:
     between = Counter((one.sender, one.receiver) for one in in_flight if not one.is_waiting)
     waiting = Counter(one.sender for one in in_flight if one.is_waiting)
     wrong = [
-        f"{listener.name} of {speaker.name}"
-        for speaker, said in states.items()
-        for listener, state in states.items()
+        f"{receiver.name} of {sender.name}"
+        for sender, state_of_sender in states.items()
+        for receiver, state in states.items()
         if not _fits(
-            said["sent"] - state["received"].get(f"{speaker.incarnation:016x}", 0),
-            between[speaker, listener] + waiting[speaker],
-            may_lack=said["failed"],
+            state_of_sender["sent"] - state["received"].get(f"{sender.incarnation:016x}", 0),
+            between[sender, receiver] + waiting[sender],
+            may_lack=state_of_sender["failed"],
         )
     ]
     sent = sum(state["sent"] for state in states.values())
@@ -35,5 +35,5 @@ def balance(result: SnapshotResult) -> dict[str, Any]:
 
 
 def _fits(missing: int, in_flight: int, *, may_lack: bool) -> bool:
-    """Where messages were taken back, and their sender told so, they are missing and not under way."""
+    """Messages that were rolled back and reported to their sender are missing without being in flight."""
     return missing >= in_flight if may_lack else missing == in_flight

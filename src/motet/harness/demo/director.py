@@ -1,4 +1,4 @@
-"""The whole show: prepare, play the acts, judge; and however it ends, leave no process and no temporary file behind."""
+"""Runs the demo: prepares it, runs the acts, evaluates the result, and always removes processes and temporary files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 async def run_demo(plan: DemoPlan, status: DemoStatus, display: Display) -> DemoVerdict:
-    """Raises CancelledError when it was asked to stop. Whatever else goes wrong is in the verdict."""
+    """Run the demo. Raises CancelledError if a signal stopped it; every other failure is in the verdict."""
     plan.scratch.mkdir(parents=True)
     verdict = DemoVerdict(out=str(plan.out))
     story = Story(plan, status, Processes(plan, status), display, verdict)
@@ -78,7 +78,7 @@ async def _refresh(display: Display) -> None:
 
 @contextlib.asynccontextmanager
 async def _stopped_by_signals(processes: Processes) -> AsyncIterator[None]:
-    """The first one cancels, which ends all in order; another one does not wait for that."""
+    """A signal kills all processes and cancels the demo; further signals do the same again."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
 
@@ -96,7 +96,7 @@ async def _stopped_by_signals(processes: Processes) -> AsyncIterator[None]:
 
 
 async def _unless_broken(processes: Processes, playing: Coroutine[None, None, None]) -> None:
-    """A process that dies without being told to ends the show, whatever the act was waiting for."""
+    """End the demo if a process exits unexpectedly, whatever the current act waits for."""
     task = asyncio.create_task(playing)
     try:
         await asyncio.wait({task, processes.broken}, return_when=asyncio.FIRST_COMPLETED)
@@ -107,15 +107,15 @@ async def _unless_broken(processes: Processes, playing: Coroutine[None, None, No
         await asyncio.gather(task, return_exceptions=True)
 
 
-# The judgement
+# Evaluation
 
 
 async def _evaluate(story: Story) -> None:
     plan, verdict = story.plan, story.verdict
     story.act(
         "Did it hold?",
-        "You need not believe any of it. Here are the journals that five processes wrote, each on its own. Are they "
-        "the same log, is everything in it that was promised, and does Spark's table say the same?",
+        "Everything above can be checked. Each of the five processes wrote a journal of its own. Do they hold the "
+        "same log, does it have everything that was promised, and does Spark's table equal it?",
     )
     is_same, figure, log = await asyncio.to_thread(same_log, [plan.journals / name for name in NAMES])
     numbers = numbers_by_sender(log)
@@ -159,7 +159,7 @@ async def _audit(story: Story) -> None:
 
 
 def _remove(plan: DemoPlan) -> None:
-    """What was just killed may still be writing its last file."""
+    """Remove the scratch directory, repeatedly, since a killed process may still have been writing a file."""
     for _ in range(10):
         shutil.rmtree(plan.scratch, ignore_errors=True)
         if not plan.scratch.exists():

@@ -1,4 +1,4 @@
-"""What a person sees: the story line by line, and on a terminal a live picture of the group below it."""
+"""The display of the demo: the story line by line, and on a terminal a live table of the group below it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def open_display(console: Console, status: DemoStatus) -> Display:
 
 
 class PlainDisplay:
-    """Over a pipe and in CI: lines with the time since the start, and now and then how far everybody is."""
+    """For pipes and CI: lines with the elapsed time, and every few seconds the positions of all members."""
 
     def __init__(self, console: Console, status: DemoStatus) -> None:
         self._console = console
@@ -86,12 +86,12 @@ def _position_of(line: MemberLine) -> str:
 
 
 class LiveDisplay:
-    """On a terminal: the story scrolls, and below it stands the group as it is now."""
+    """For terminals: the story scrolls above a live table of the group."""
 
     def __init__(self, console: Console, status: DemoStatus) -> None:
         self._console = console
         self._status = status
-        self._live = Live(console=console, get_renderable=self._picture, refresh_per_second=5, transient=True)
+        self._live = Live(console=console, get_renderable=self._live_table, refresh_per_second=5, transient=True)
 
     def act(self, number: int, title: str, why: str) -> None:
         self._console.print()
@@ -102,7 +102,7 @@ class LiveDisplay:
         self._print(text, "cyan")
 
     def refresh(self) -> None:
-        pass  # the picture is drawn by itself
+        pass  # rich refreshes the live table by itself
 
     def _print(self, text: str, style: str) -> None:
         width = min(WIDEST, self._console.width) - 5
@@ -110,7 +110,7 @@ class LiveDisplay:
         for index, line in enumerate(textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)):
             self._console.print(Text(f"{first if index == 0 else '    '}{line}", style), soft_wrap=True)
 
-    def _picture(self) -> RenderableType:
+    def _live_table(self) -> RenderableType:
         return Group(Text(), members_table(self._status), stream_line(self._status))
 
     def __enter__(self) -> LiveDisplay:
@@ -126,7 +126,7 @@ def members_table(status: DemoStatus) -> Table:
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("member", "does", "view"):
         table.add_column(name, style="", no_wrap=True)
-    for name in ("position", "stable", "msgs/s", "lost", "sent again"):
+    for name in ("position", "stable", "msgs/s", "lost", "resent"):
         table.add_column(name, justify="right", no_wrap=True)
     for line in status.lines.values():
         table.add_row(*_cells(line), style="" if line.is_alive else "dim")

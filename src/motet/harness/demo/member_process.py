@@ -1,7 +1,7 @@
-"""One member of the demo, in a process of its own: it speaks at a steady rate, listens, and tells how it fares.
+"""One member of the demo in its own process: it sends at a steady rate, delivers, and reports its status.
 
-Commands come on stdin and words go to stdout, a JSON object per line. What a speaker sent is told apart by `n`, which
-counts from 1 in each life of the process; a message is *settled* when its sender knows what became of it.
+Commands arrive on stdin and messages go to stdout, one JSON object per line. The messages of a sender are numbered by
+`n` from 1 in each incarnation. A message is *settled* when its sender knows that it is stable or that it failed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ITEMS = (b"viol", b"lute", b"oboe", b"drum")
 
 @dataclass(frozen=True, slots=True)
 class MemberArguments:
-    """What the director tells a member before it starts."""
+    """The arguments of a member, which the director passes on the command line."""
 
     name: str
     incarnation: int
@@ -52,12 +52,13 @@ class MemberArguments:
 
 @dataclass(slots=True)
 class SentMessages:
-    """What became of the messages that this member sent."""
+    """The fate of the messages that this member sent."""
 
     sent: int = 0
-    settled_to: int = 0  # the highest that is known to be stable
-    open: int = 0  # sent, and its sender does not know yet
-    failed: list[tuple[int, int]] = field(default_factory=list)  # its sender was told that they may not be in the log
+    settled_to: int = 0  # the highest number that is known to be stable
+    open: int = 0  # messages that are sent and not settled
+    # Ranges reported as failed, which may be missing in the log.
+    failed: list[tuple[int, int]] = field(default_factory=list)
 
     async def settle(self, receipt: Receipt, first: int, last: int) -> None:
         self.open += last - first + 1
@@ -71,11 +72,11 @@ class SentMessages:
 
 
 class MemberProcess:
-    def __init__(self, part: MemberArguments) -> None:
-        self._arguments = part
+    def __init__(self, arguments: MemberArguments) -> None:
+        self._arguments = arguments
         self._group: Group | None = None
         self._sent = SentMessages()
-        self._received: dict[str, int] = {}  # incarnation of a sender -> highest n
+        self._received: dict[str, int] = {}  # the highest n by incarnation of the sender
         self._rolled_back = 0
         self._is_sending = asyncio.Event()
         self._settling: set[asyncio.Task[None]] = set()
@@ -95,15 +96,15 @@ class MemberProcess:
         say(left=True)
 
     def _joining(self) -> Joining:
-        part = self._arguments
-        config = Config.local(log_bind=part.log_bind, admin_bind=part.admin_bind, **SETTINGS)
+        given = self._arguments
+        config = Config.local(log_bind=given.log_bind, admin_bind=given.admin_bind, **SETTINGS)
         return Joining(
             GROUP,
-            name=part.name,
-            bind=part.bind,
-            seeds=part.seeds,
+            name=given.name,
+            bind=given.bind,
+            seeds=given.seeds,
             config=config,
-            journal=part.journal,
+            journal=given.journal,
             replay_from=1,
             state_provider=self._state,
             wait=False,
@@ -114,7 +115,7 @@ class MemberProcess:
         assert self._group is not None
         return self._group
 
-    # Listening
+    # Delivery
 
     async def _consume(self) -> None:
         async for event in self.group.batches():
@@ -130,7 +131,7 @@ class MemberProcess:
         sender = f"{batch.sender.incarnation:016x}"
         self._received[sender] = max(last, self._received.get(sender, 0))
 
-    # Speaking
+    # Sending
 
     async def _send_steadily(self) -> None:
         while True:
@@ -152,7 +153,7 @@ class MemberProcess:
         order = {"from": self._arguments.name, "incarnation": self._arguments.incarnation, "n": n, "pieces": n % 7 + 1}
         return json.dumps(order).encode()
 
-    # Telling
+    # Reports
 
     async def _report(self) -> None:
         while True:
@@ -173,7 +174,7 @@ class MemberProcess:
             **asdict(self._sent),
         }
 
-    # Obeying
+    # Commands
 
     async def _execute_commands(self) -> None:
         reader = asyncio.StreamReader()
@@ -200,7 +201,7 @@ class MemberProcess:
         say(snapshot=result.summary() | balance(result) | {"file": str(files[0])})
 
     def _state(self) -> bytes:
-        """What a snapshot records of this member: how much it said, and how much it heard of everybody."""
+        """The state for a snapshot: how many messages it sent, and the highest received number of each sender."""
         state = {"sent": self._sent.sent, "received": self._received, "failed": bool(self._sent.failed)}
         return json.dumps(state).encode()
 
@@ -210,7 +211,7 @@ def _view(view: View) -> dict[str, Any]:
     return {"number": view.id.number, "members": names, "primary": view.is_primary}
 
 
-def play(given: dict[str, Any]) -> None:
+def run_member(given: dict[str, Any]) -> None:
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s", stream=sys.stderr)
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(MemberProcess(MemberArguments(**given)).run())

@@ -1,4 +1,4 @@
-"""The processes of the demo together: five members and Spark. Starts, kills, cuts and mends; knows nothing of acts."""
+"""The processes of the demo, five members and Spark: starts them, kills them, and injects network faults."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Processes:
     def __init__(self, plan: DemoPlan, status: DemoStatus) -> None:
         self.plan = plan
         self.status = status
-        self.places: dict[str, dict[str, str]] = {}  # name -> where it is reached: member, log, admin
+        self.places: dict[str, dict[str, str]] = {}  # name -> its endpoints: member, log, admin
         self.broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.spark: ChildProcess | None = None
         self._members: dict[str, ChildProcess] = {}
@@ -29,7 +29,7 @@ class Processes:
     # Members
 
     async def start(self, name: str) -> ProcessMessage:
-        """Start it, or start it again at the places where it was before."""
+        """Start a member, or restart it at its previous endpoints."""
         line, places = self.status[name], self.places.get(name, {})
         part = MemberArguments(
             name=name,
@@ -52,7 +52,7 @@ class Processes:
         return started
 
     def kill(self, name: str) -> int:
-        """kill -9; the answer is the process that is no more."""
+        """Send SIGKILL. Returns the pid of the killed process."""
         child, line = self._members[name], self.status[name]
         child.kill()
         line.state, line.is_alive, line.members = "killed", False, ()
@@ -92,13 +92,13 @@ class Processes:
                 await asyncio.to_thread(client.operate, "fault", {"rule": rule})
 
     async def cut(self, here: tuple[str, ...], there: tuple[str, ...]) -> None:
-        """A rule cuts both ways, so one side has them all."""
+        """Cut all links between the sides. A rule cuts both directions, so it is set on one side only."""
         await asyncio.gather(*(self.fault([name], *(f"cut@{other}" for other in there)) for name in here))
 
     # Spark
 
     async def start_spark(self) -> None:
-        """A JVM takes its time: start it early, and let it read when all members can be asked."""
+        """Start Spark early, since a JVM starts slowly; begin the query when all members have started."""
         self.status.stream.state = "starting"
         self.spark = self._child("spark", self._on_spark_message)
         given = {"parent": os.getpid(), "scratch": str(self.plan.scratch)}
@@ -127,7 +127,7 @@ class Processes:
             self.spark.say(do="leave")
             await self.spark.ended()
 
-    # All
+    # All processes
 
     def _child(self, name: str, on_message: Callable[[ProcessMessage], None]) -> ChildProcess:
         return ChildProcess(name, self.plan.log_of(name), on_message, partial(self._died, name))
@@ -146,7 +146,7 @@ class Processes:
         return [*self._members.values(), *([self.spark] if self.spark is not None else [])]
 
     def kill_all(self) -> None:
-        """At once, from anywhere; also when the loop is not running any more."""
+        """Kill all processes; safe in a signal handler, and when the loop is no longer running."""
         for child in self.children:
             child.kill()
 
@@ -154,4 +154,4 @@ class Processes:
         self.kill_all()
         await asyncio.gather(*(child.ended() for child in self.children), return_exceptions=True)
         if self.broken.done():
-            self.broken.exception()  # looked at: it was told already
+            self.broken.exception()  # retrieved, since it was reported already

@@ -1,4 +1,4 @@
-"""What the director knows of everybody, as the words of the processes come in; the display shows it."""
+"""The status of all processes, updated by their messages and shown by the display."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from motet.errors import MotetError
 from motet.harness.demo.plan import NAMES
 
 POLL_EVERY_S = 0.05
-TRAIL = 10  # tellings, some four seconds
+TRAIL = 10  # reports, about four seconds
 
 
 class DemoError(MotetError):
-    """The demo could not go on; the text says what happened, and `log` where to look."""
+    """The demo cannot continue. The text gives the reason, and `log` is the log file of the cause."""
 
     def __init__(self, text: str, log: Path | None = None) -> None:
         super().__init__(text)
@@ -28,15 +28,15 @@ class DemoError(MotetError):
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """What an act waits for, so that its deadline can name it."""
+    """A condition that an act waits for, named in the error if its deadline passes."""
 
     until: str
-    process: str  # whose log may say why it does not come; empty: anybody's
+    process: str  # the process whose log may show the reason; empty: any
 
 
 @dataclass(slots=True)
 class MemberLine:
-    """One member, by its latest words."""
+    """The status of one member by its latest messages."""
 
     name: str
     state: str = "not started"
@@ -45,7 +45,7 @@ class MemberLine:
     members: tuple[str, ...] = ()
     is_primary: bool = False
     is_alive: bool = False
-    reports: int = 0  # how often it told its figures
+    reports: int = 0  # number of status reports received
     trail: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=TRAIL))  # (when, position)
     figures: dict[str, Any] = field(default_factory=dict)
 
@@ -60,7 +60,7 @@ class MemberLine:
             self.view, self.members, self.is_primary = view["number"], tuple(view["members"]), view["primary"]
 
     def begin_incarnation(self) -> None:
-        """A new process takes this one's place."""
+        """Reset the status for a new incarnation."""
         self.incarnation += 1
         self.figures.clear()
         self.trail.clear()
@@ -112,7 +112,7 @@ class DemoStatus:
 
     @property
     def position(self) -> int:
-        """Of whoever is furthest."""
+        """The highest position of any member."""
         return max(line.position for line in self.lines.values())
 
     def total(self, figure: str) -> int:
@@ -132,7 +132,7 @@ class DemoStatus:
         before = {name: self.lines[name].reports for name in names}
         await self.until(
             lambda: all(self.lines[name].reports >= before[name] + 2 for name in names),
-            f"{', '.join(names)} tell how far they are",
+            f"{', '.join(names)} have reported their status",
         )
 
     async def until(self, is_so: Callable[[], bool], what: str, process: str = "") -> float:
