@@ -66,14 +66,14 @@ def test_queries_end_when_their_batch_is_written() -> None:
     assert not busy.stopped_while_busy
 
 
-def test_patience_has_an_end() -> None:
+def test_the_wait_for_a_batch_is_bounded() -> None:
     stuck = Query(busy_polls=1_000_000)
     stop_between_batches(as_queries(stuck), timeout_s=0.0)
     assert stuck.stopped_while_busy
 
 
-@pytest.mark.parametrize("told", [str, lambda text: text + "\nat java.base/Thread"])
-def test_a_query_that_failed_is_named_with_the_first_line_of_its_reason(told: Callable[[str], str]) -> None:
+@pytest.mark.parametrize("text_of", [str, lambda text: text + "\nat java.base/Thread"])
+def test_a_query_that_failed_is_named_with_the_first_line_of_its_reason(text_of: Callable[[str], str]) -> None:
     raise_failure(as_queries(Query()))
-    with pytest.raises(QueryFailedError, match=r"the query bronze-a failed: disk full\. What it had finished is kept"):
-        raise_failure(as_queries(Query(error=OSError(told("disk full")))))
+    with pytest.raises(QueryFailedError, match=r"the query bronze-a failed: disk full\. Its finished batches are kept"):
+        raise_failure(as_queries(Query(error=OSError(text_of("disk full")))))

@@ -293,7 +293,7 @@ def test_a_state_from_the_future_is_named(tmp_path: Path) -> None:
     pq.write_table(whole, paths[0])
     findings = list(snapshot_findings(paths, members))
     assert {(one.member, one.position) for one in findings} == {("eve", 901)}
-    assert findings[0].found == "2 more within its cut: sent behind its sender's"
+    assert findings[0].found == "2 more within its cut: sent after its sender's"
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "parquet"])

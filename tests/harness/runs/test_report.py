@@ -84,12 +84,12 @@ def test_a_run_that_was_ended_says_who_stood_where_and_what_the_members_wrote() 
         PLAN, {}, {0: STATUS, 1: {}}, failure="the deadline of 5 s was reached", stderr={1: ["[red] a b"]}
     )
     text = printed(outcome)
-    assert "The run did not come to its end: the deadline of 5 s was reached." in text
+    assert "The run was not completed: the deadline of 5 s was reached." in text
     assert (
         "m0: view 4@12ab (m0, m1; not primary); position 17, stable 12, hold-back queue 3; accepted 20 of its own, and "
         "has more to send; waits for a primary view, frames 3 to 5 of m1's stream"
     ) in text
-    assert "m1: was not heard of" in text
+    assert "m1: no status was received" in text
     assert "m1 wrote:\n  [red] a b" in text
 
 

@@ -1,7 +1,7 @@
-"""What we compare ourselves with: JGroups 5.6, its best configuration for each kind of work.
+"""Reference figures: JGroups 5.6 with its best configuration for each kind of work.
 
 These were measured on a machine like the one that `docs/benchmarks.md` describes (2 cores), medians of three runs; they
-are not measured again by `motet bench`. Where they were given as a span, the better end stands here. Rates are messages
+are not measured again by `motet bench`. Of a range, the better end is used. Rates are messages
 per second delivered at each member, latencies microseconds, the others seconds and megabytes.
 """
 

@@ -1,4 +1,4 @@
-"""The parent of a measurement: starts the processes, tells them when to begin, makes figures of what they saw."""
+"""The parent process of a measurement: starts the workers, sets their start time, and combines their results."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from motet.harness.bench.peers import jgroups_java
 from motet.harness.bench.peers.servers import SERVERS
 from motet.harness.bench.worker import work
 
-TIMEOUT_S = 20.0  # a system that says nothing for so long will not say anything
-WORKERS = {"jgroups": jgroups_java.work}  # of systems that are not measured from Python
-HEAD_START_S = 0.3  # from the word to the first message
+TIMEOUT_S = 20.0  # a system that does not answer within this time has failed
+WORKERS = {"jgroups": jgroups_java.work}  # worker functions of systems that are not driven from Python
+HEAD_START_S = 0.3  # from the start command to the first message
 
 
 @dataclass(slots=True)
@@ -33,11 +33,11 @@ class WorkerProcess:
 
     def receive(self, timeout: float = TIMEOUT_S) -> Any:
         if not self.pipe.poll(timeout):
-            raise MotetError("a process of the benchmark did not answer; look above for what it said")
+            raise MotetError("a process of the benchmark did not answer; see its output above")
         try:
             message = self.pipe.recv()
         except EOFError:
-            raise MotetError("a process of the benchmark has died; look above for what it said") from None
+            raise MotetError("a process of the benchmark has died; see its output above") from None
         if isinstance(message, BaseException):
             raise message
         return message
@@ -59,7 +59,7 @@ def measure(system: str, kind: MeasurementKind, load: Load, seconds: float, warm
 
 @contextlib.contextmanager
 def _server(system: str, directory: str) -> Iterator[str]:
-    """What a system needs beside its members: a broker, in most cases."""
+    """Start the server that a system needs, such as a broker."""
     if system not in SERVERS:
         yield ""
         return
@@ -69,7 +69,7 @@ def _server(system: str, directory: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _children(job: Job) -> Iterator[list[WorkerProcess]]:
-    """All processes of a measurement, introduced to each other. The first is there before the others look for it."""
+    """All workers of a measurement, which know each other's addresses. The first one starts before the others."""
     children: list[WorkerProcess] = []
     try:
         first = _start(job)
@@ -103,7 +103,7 @@ def _start(job: Job) -> WorkerProcess:
     return WorkerProcess(process, ours)
 
 
-# What takes its time
+# Rates and latencies
 
 
 def _timed(children: list[WorkerProcess], job: Job) -> Run:
@@ -138,7 +138,7 @@ def _rate_of(outcomes: list[WorkerOutcome], load: Load) -> Run:
 def _latency_of(outcomes: list[WorkerOutcome], job: Job) -> Run:
     times = sorted(ns for outcome in outcomes for ns in outcome.latencies_ns)
     if not times:
-        raise MotetError("nothing came back, so there is no time to tell; look above for what the processes said")
+        raise MotetError("no message came back, so there is no latency; see the output of the processes above")
     run = Run(times[len(times) // 2] / 1e3, p99=times[len(times) * 99 // 100] / 1e3)
     if job.kind == "calls":
         run.calls_per_s = round(len(times) / job.seconds, 1)
@@ -156,14 +156,14 @@ def _add_costs(run: Run, outcomes: list[WorkerOutcome]) -> None:
             run.counters[name] = run.counters.get(name, 0) + value
 
 
-# What happens to views
+# View changes
 
 
 def _kill(children: list[WorkerProcess], load: Load) -> Run:
-    """From the signal to the moment when the last survivor has the view without the dead one."""
+    """The time from SIGKILL until the last survivor installs the view without the killed member."""
     victim = children[load.victim]
     survivors = [child for child in children if child is not victim]
-    time.sleep(0.5)  # the heartbeats fall into step
+    time.sleep(0.5)  # a steady state of heartbeats
     begin = time.monotonic()
     assert victim.process.pid is not None
     os.kill(victim.process.pid, signal.SIGKILL)
@@ -173,7 +173,7 @@ def _kill(children: list[WorkerProcess], load: Load) -> Run:
 
 
 def _heal(children: list[WorkerProcess]) -> Run:
-    """Two and two; from the moment when nothing is cut any more to the one view of all, at the last of them."""
+    """Partition the group in halves; the time from healing until the last member installs the view of all."""
     half, begin = len(children) // 2, time.monotonic()
     for index, child in enumerate(children):
         others = range(half, len(children)) if index < half else range(half)
@@ -190,7 +190,7 @@ def _heal(children: list[WorkerProcess]) -> Run:
 
 
 def _until_view(children: list[WorkerProcess], size: int, since: float) -> float:
-    """When the last of these had a view of so many; those of before, when the group came together, do not count."""
+    """The time at which the last of these members installed a view of this size; views before `since` do not count."""
     waiting, last = {child.pipe: child for child in children}, 0.0
     timeout = time.monotonic() + TIMEOUT_S
     while waiting:

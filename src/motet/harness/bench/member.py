@@ -1,4 +1,4 @@
-"""A member of a Motet group as the benchmark drives it, through the public API only."""
+"""A Motet member as a system under test, driven through the public API only."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class MotetSystem:
         self._batches: AsyncIterator[BatchEvent] = group.batches()
 
     async def connect(self, addresses: Sequence[str]) -> None:
-        """The view is whole, and rules of faults are entered: joining was not to be measured."""
+        """Wait for the view of all members, and inject the fault rules, so that joining is not measured."""
         view = await self.group.until(lambda view: len(view.members) == self._load.members)
         self._peer = view.members[0]
         if self._load.drop:

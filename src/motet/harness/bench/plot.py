@@ -1,4 +1,4 @@
-"""Rates as bars, in one SVG without any library: Motet beside JGroups, and beside the peers of the same run."""
+"""Rates as a bar chart in SVG, without a library: Motet, JGroups, and the peers of the same run."""
 
 from __future__ import annotations
 

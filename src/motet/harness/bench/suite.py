@@ -1,4 +1,4 @@
-"""Rows one after the other, each in as many runs as wanted; the runs of a row take turns with those of the peers."""
+"""Measures the rows one after the other; the runs of Motet and of its peers alternate within a row."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How long and how often."""
+    """The duration and the number of runs."""
 
     runs: int = 3
     seconds: float = 4.0
@@ -32,7 +32,7 @@ class Effort:
 
 
 def measure_all(rows: Sequence[Row], results: Results, effort: Effort, *, with_peers: bool, tell: Tell) -> None:
-    """Fill the results, row by row, so that whoever looks on sees those that are done."""
+    """Fill the results row by row, so that partial results are available."""
     absent = {peer.name: why_not(peer) for peer in PEERS} if with_peers else {}
     for number, row in enumerate(rows, start=1):
         figures = [Figure(row, MOTET)]

@@ -1,4 +1,4 @@
-"""One process's hold on a system that is measured: Motet, or a peer behind the same few methods."""
+"""The interface of a system under test in one process: Motet or a peer."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from motet.harness.bench.job import MOTET, Job
 
 
 class Tally:
-    """How many messages have come, and how long they were: whoever counts has touched every one of them.
+    """Counts delivered messages and their bytes, so that every message is read at least once.
 
-    Another thread reads it.
+    Another thread samples it.
     """
 
     __slots__ = ("bytes_read", "delivered")
@@ -22,19 +22,19 @@ class Tally:
 
 
 class SystemUnderTest(Protocol):
-    address: str  # what others need to find this one
+    address: str  # the address by which other processes connect
 
     async def connect(self, addresses: Sequence[str]) -> None:
-        """All are there: be ready to send and to receive."""
+        """Called when all processes have started: get ready to send and to receive."""
 
     async def send(self, messages: list[bytes]) -> None:
-        """To all members; waits when there is no space."""
+        """Send to all members; wait while there is back-pressure."""
 
     async def receive(self) -> Sequence[bytes]:
-        """The next messages; waits for them."""
+        """Wait for the next messages."""
 
     async def count(self, tally: Tally) -> None:
-        """Take messages and count them, for ever."""
+        """Receive and count messages until cancelled."""
 
     def counters(self) -> dict[str, int]: ...
 
@@ -45,7 +45,7 @@ Opener = Callable[[Job], Awaitable[SystemUnderTest]]
 
 
 class PlainSystem:
-    """What most systems have in common: no members to wait for, no counters, one way to take messages."""
+    """A base for most systems: no members to wait for, no counters, one way to receive messages."""
 
     address = ""
 

@@ -1,4 +1,4 @@
-"""One process of a measurement. It speaks with the parent over a pipe: an address, "ready", then what its kind says."""
+"""A worker process of a measurement. It sends to its parent an address, "ready", and the results of its kind."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from motet.protocol.membership.engine import ViewInstalled
 from motet.runtime.observe import memory_bytes
 
 STAMP = Struct("<q")
-BATCH_BYTES = 50_000  # what the application hands over at once
-POOL_BYTES = 1 << 20  # of different messages, sent again and again: the cost of making them is not ours
-SAMPLES = 10  # at a process in the course of a measurement
+BATCH_BYTES = 50_000  # the bytes that the application sends in one call
+POOL_BYTES = 1 << 20  # a pool of different messages that is sent repeatedly, so that creating them is not measured
+SAMPLES = 10  # samples per measurement
 TIMEOUT_S = 30.0  # for the last messages
 
 
 def work(job: Job, pipe: Connection) -> None:
-    """The whole life of the process."""
+    """The main function of the process."""
     try:
         with asyncio.Runner(loop_factory=_new_loop) as runner:
             runner.run(_work(job, pipe))
@@ -59,7 +59,7 @@ async def _from_parent(pipe: Connection) -> Any:
     return await asyncio.to_thread(pipe.recv)
 
 
-# As many as go
+# Rates
 
 
 async def _rate(job: Job, system: SystemUnderTest, pipe: Connection) -> WorkerOutcome:
@@ -80,7 +80,7 @@ async def _rate(job: Job, system: SystemUnderTest, pipe: Connection) -> WorkerOu
 
 
 def _sample(tally: Tally, begin: float, end: float, outcome: WorkerOutcome) -> None:
-    """In a thread: a loop that is busy must not delay the looks."""
+    """Sample in a thread, so that a busy loop does not delay the samples."""
     step = (end - begin) / SAMPLES
     for number in range(SAMPLES + 1):
         time.sleep(max(0.0, begin + number * step - time.monotonic()))
@@ -115,7 +115,7 @@ async def _until_all_came(tally: Tally, expected: int) -> int:
     return expected - tally.delivered
 
 
-# How long one takes
+# Latencies
 
 
 async def _latency(job: Job, system: SystemUnderTest, pipe: Connection) -> WorkerOutcome:
@@ -125,7 +125,7 @@ async def _latency(job: Job, system: SystemUnderTest, pipe: Connection) -> Worke
     taking = asyncio.create_task(_take_times(system, int(begin * 1e9), tally, outcome))
     if job.load.sends(job.index):
         outcome.sent = await _send_paced(system, job.load, end)
-        outcome.latencies_ns.clear()  # what counts is the way to others
+        outcome.latencies_ns.clear()  # only latencies at other members count
         taking.cancel()
     await sampling
     await asyncio.sleep(0.2)
@@ -160,7 +160,7 @@ async def _send_paced(system: SystemUnderTest, load: Load, end: float) -> int:
     return sent
 
 
-# Questions and answers
+# Calls
 
 
 async def _calls(job: Job, system: SystemUnderTest, pipe: Connection) -> WorkerOutcome:
@@ -188,7 +188,7 @@ async def _ask(
         asked = answered
 
 
-# Views: the parent says what happens, and hears of every view
+# View changes: the parent injects faults and receives every view
 
 
 async def _views(job: Job, system: SystemUnderTest, pipe: Connection) -> WorkerOutcome:

@@ -1,4 +1,4 @@
-"""The process of one member of a run: `python -m motet.harness.runs PARENT WORK`, started by `party.py`."""
+"""The process of one member of a run: `python -m motet.harness.runs PARENT WORK`, started by `processes.py`."""
 
 from __future__ import annotations
 

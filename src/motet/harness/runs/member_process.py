@@ -1,10 +1,10 @@
-"""One member of a run, in a process of its own. It does what it is told, line by line, and says where it stands.
+"""One member of a run in its own process. It executes commands, one per line, and reports its status.
 
     in:   {"do": "go"}  {"do": "inject", "rule": ...}  {"do": "send"}  {"do": "snapshot"}
           {"do": "report"}
-    out:  {"endpoint": ...}  {"ready": true}  {"standing": ...}  {"injected": rule}  {"report": ...}  {"error": ...}
+    out:  {"endpoint": ...}  {"ready": true}  {"status": ...}  {"injected": rule}  {"report": ...}  {"error": ...}
 
-`send` is one message more than its share. The end of its input is the end of the process.
+`send` multicasts one message beyond its share. The process exits at the end of its input.
 """
 
 from __future__ import annotations
@@ -37,28 +37,30 @@ BATCH_BYTES = 50_000
 STATUS_EVERY_S = 0.1
 SNAPSHOT_S = 30.0
 MOST_LOST = 1_000
-FAILED = 3  # exit code of a member that could not go on; it has said why
+FAILED = 3  # exit code of a member that failed and has reported the reason
 
 
 @dataclass(slots=True)
 class MemberReport:
-    """What one member saw."""
+    """The results of one member."""
 
     member: str
-    delivered: int = 0  # messages that it delivered, and that were not rolled back
+    delivered: int = 0  # messages that were delivered and not rolled back
     stable: int = 0
     position: int = 0
     rolled_back: int = 0
-    views: int = 0  # installed
-    view_changes: int = 0  # of those, after all members were in one view and had begun
-    damaged: int = 0  # messages whose content is not what was sent
-    gaps: list[tuple[int, int]] = field(default_factory=list)  # positions that it missed while it was removed
-    digest: str = ""  # of the stable prefix: positions, senders, contents
-    accepted: int = 0  # of its own messages
-    failed_sends: int = 0  # of those, reported as failed
-    lost: list[int] = field(default_factory=list)  # of those, neither delivered here nor reported: some of them
+    views: int = 0  # number of installed views
+    view_changes: int = 0  # views installed after the start command
+    damaged: int = 0  # messages whose content differs from what was sent
+    # Positions that it missed while it was not in the primary view.
+    gaps: list[tuple[int, int]] = field(default_factory=list)
+    digest: str = ""  # digest of positions, senders and contents of the stable prefix
+    accepted: int = 0  # its own messages that were accepted
+    failed_sends: int = 0  # accepted messages that were reported as failed
+    # The first accepted messages that were neither delivered here nor reported.
+    lost: list[int] = field(default_factory=list)
     lost_count: int = 0
-    repeated: int = 0  # of those, delivered more than once
+    repeated: int = 0  # accepted messages that were delivered more than once
     failures: list[str] = field(default_factory=list)
     seconds: float = 0.0  # from the first delivery to the last
     latency_us: dict[str, Any] = field(default_factory=dict)
@@ -103,15 +105,15 @@ class MemberOfRun:
         self._report = MemberReport(group.address.name)
         self._failed: set[int] = set()  # own messages that were reported as failed
         self._reported: set[int] = set()  # own messages that were rolled back
-        self._reached = 0  # the position up to which the log has come to us, or was passed over
-        self._view_position = 0  # where the log stood when the current view began
+        self._reached = 0  # the position up to which the log was delivered or skipped
+        self._view_position = 0  # the position of the log at the start of the current view
         self._views_before = 0
         self._sent_all = asyncio.Event()
         self._began = self._ended = 0.0
         self._snapshot: asyncio.Task[None] | None = None
 
     async def live(self) -> None:
-        """Until there are no more commands; or until something goes wrong, which is then raised."""
+        """Run until the commands end or a task fails; the failure is raised."""
         tasks = [
             asyncio.create_task(step) for step in (self._deliver(), self._report_status(), self._execute_commands())
         ]
@@ -194,19 +196,22 @@ class MemberOfRun:
         elif isinstance(event, ViewInstalled):
             self._report.views += 1
             self._view_position = event.position
-            if self._work.journal is None:  # nobody fetches what was missed: the log goes on here
+            # Without a journal, missed positions are not fetched, and the log continues here.
+            if self._work.journal is None:
                 self._reached = max(self._reached, event.position)
         elif isinstance(event, SendFailed) and event.channel is not Channel.UNICAST:
             self._failed.update(range(event.first - 1, event.last) if event.first else ())
             self._report.failures.append(str(event.error))
 
     def _roll_back(self, first: int) -> None:
-        """Whoever hears of it knows that its own messages among them may be in no log: they are reported so."""
+        """Forget rolled-back deliveries. The event reports to the sender that its own messages among them may be
+        lost.
+        """
         forgotten = self._sequence.roll_back(first)
         self._reached = min(self._reached, first - 1)
         if (
             self._work.journal is None
-        ):  # the view is told before what it rolled back, and the log goes on at its position
+        ):  # the view event comes before the rollback, and the log continues at its position
             self._reached = max(self._reached, self._view_position)
         self._report.rolled_back += len(forgotten)
         self._report.delivered -= len(forgotten)
@@ -218,7 +223,7 @@ class MemberOfRun:
             self._snapshot = asyncio.create_task(self._take_snapshot())
 
     async def _take_snapshot(self) -> None:
-        """The result may be large: it goes into a file."""
+        """Take a snapshot and write it to a file, because the result may be large."""
         try:
             result: dict[str, Any] = (await self._group.snapshot(SNAPSHOT_S)).as_dict()
         except MotetError as error:
@@ -226,11 +231,12 @@ class MemberOfRun:
         path = Path(self._work.directory) / f"{self._report.member}.snapshot"
         path.write_text(json.dumps(result), encoding="utf-8")
 
-    # What is told
+    # Reports
 
     async def _report_status(self) -> None:
         while True:
-            progress = self._progress()  # first: what was sent by now is known to the member when it is asked
+            # Read before the member's status, so that the status covers every message counted here.
+            progress = self._progress()
             status = await asyncio.wrap_future(self._group.look(MemberStatus.of))
             say(status=status.as_dict() | progress)
             await asyncio.sleep(STATUS_EVERY_S)
@@ -238,7 +244,7 @@ class MemberOfRun:
     def _progress(self) -> dict[str, Any]:
         return {
             "delivered": self._report.delivered,
-            "taken": self._reached,  # what of the log has come as far as the application
+            "taken": self._reached,  # the position that the application has reached
             "accepted": self._report.accepted,
             "has_sent_all": self._sent_all.is_set(),
             "has_snapshot": self._snapshot is not None and self._snapshot.done(),
@@ -262,7 +268,7 @@ class MemberOfRun:
         return report
 
     def _account(self) -> None:
-        """Every message that was accepted is in our log, or was reported as failed; else it is lost."""
+        """Count accepted messages that are neither in this log nor reported as failed."""
         report = self._report
         report.failed_sends = len(self._failed)
         if self._work.order != "total" or not report.accepted:

@@ -1,4 +1,4 @@
-"""From a plan to its outcome: start the members, let them work, wait until all is stable, judge. It always ends."""
+"""Performs a run: starts the members, waits until all messages are stable, and evaluates. It always terminates."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ Watch = Callable[[list[ProcessMessage]], None]
 class RunOutcome:
     plan: RunPlan
     reports: dict[int, MemberReport] = field(default_factory=dict)
-    statuses: dict[int, ProcessMessage] = field(default_factory=dict)  # where each member stood when it was last heard
+    statuses: dict[int, ProcessMessage] = field(default_factory=dict)  # the last status of each member
     verdict: RunVerdict = field(default_factory=RunVerdict)
-    failure: str = ""  # why the run did not come to its end
-    stderr: dict[int, list[str]] = field(default_factory=dict)  # what members wrote to their error streams
+    failure: str = ""  # why the run ended early
+    stderr: dict[int, list[str]] = field(default_factory=dict)  # the last lines of each member's stderr
     snapshot: dict[str, Any] | None = None
     killed: int | None = None
     seconds: float = 0.0
@@ -53,7 +53,7 @@ class RunOutcome:
 async def perform(
     plan: RunPlan, *, journals: Path | None = None, keeps_failures: bool = False, watch: Watch = lambda _: None
 ) -> RunOutcome:
-    """`keeps_failures`: journals are written in any case, and stay with the logs when the run does not hold."""
+    """`keeps_failures`: always write journals, and keep them with the logs if the run fails its evaluation."""
     outcome, began = RunOutcome(plan), time.monotonic()
     async with RunProcesses(plan, journals, keeps_journals=keeps_failures) as processes:
         try:
@@ -73,7 +73,7 @@ class _Run:
         self._plan = processes.plan
         self._outcome = outcome
         self._watch = watch
-        self._has_requested = False  # for a snapshot
+        self._has_requested = False  # whether an extra snapshot was requested
         self._extra = dict.fromkeys(range(processes.plan.members), 0)  # messages beyond its share, by member
 
     async def play(self) -> None:
@@ -90,7 +90,7 @@ class _Run:
             raise DeadlineError(f"the deadline of {plan.deadline_s:.0f} s was reached") from None
 
     def _is_over(self) -> bool:
-        """All that was accepted is delivered or has failed, and what is delivered is stable at every member."""
+        """Whether every accepted message is delivered or failed, and every delivered one is stable at every member."""
         alive = self._processes.alive
         self._watch([member.status for member in self._processes.members])
         if not self._has_snapshot() or not all(map(self._has_settled, alive)):
@@ -98,9 +98,9 @@ class _Run:
         return len({one.status["position"] for one in alive}) == 1
 
     def _has_snapshot(self) -> bool:
-        """m0 takes it when it has delivered so many; another one that comes there earlier is asked to take one as well.
+        """Whether the planned snapshot is taken, or not due yet.
 
-        True also while nobody has delivered so many.
+        m0 takes it after a number of deliveries. If another member gets there first, it is asked to take one as well.
         """
         after, statuses = self._plan.snapshot_after, [one.status for one in self._processes.alive]
         early = [one for one in self._processes.alive if after and one.status.get("delivered", 0) >= after]
@@ -121,7 +121,7 @@ class _Run:
         return bool(at["taken"] == at["position"] == at["stable"] and at["is_primary"])
 
     async def _kill_sender(self) -> None:
-        """A message of the last sender is at all others, and nobody can agree on it: then its sender is killed."""
+        """Kill the last sender when all others hold a message of it that has no agreed sequence number."""
         processes = self._processes
         victim = processes.members[self._plan.senders - 1]
         survivors = [member for member in processes.members if member is not victim]
@@ -142,7 +142,7 @@ class _Run:
 
 
 async def _conclude(processes: RunProcesses, outcome: RunOutcome) -> None:
-    """Ask whoever still answers for what it saw."""
+    """Collect the reports of the members that still answer, and evaluate them."""
     processes.send(processes.alive, do="report")
     with contextlib.suppress(RunFailedError):
         have_reported = lambda: all("report" in one.messages for one in processes.alive)  # noqa: E731
@@ -172,7 +172,7 @@ async def _conclude(processes: RunProcesses, outcome: RunOutcome) -> None:
 
 
 def _note_last_message(processes: RunProcesses, outcome: RunOutcome) -> None:
-    """What became of the message whose sender was killed; all survivors must do the same with it."""
+    """Note the fate of the message whose sender was killed; it must be the same at all survivors."""
     if outcome.killed is None or not outcome.reports:
         return
     entry = entry_of(outcome.killed, processes.plan.share_of(outcome.killed))
@@ -205,5 +205,5 @@ def _read_snapshot(processes: RunProcesses, outcome: RunOutcome) -> None:
 
 
 def _place_of(snapshot: dict[str, Any]) -> tuple[bool, int]:
-    """A snapshot that failed comes last; of the others the earliest one is first."""
+    """A sort key: successful snapshots before failed ones, then by position."""
     return "error" in snapshot, sum(member["position"] for member in snapshot.get("members", ()))

@@ -1,7 +1,7 @@
-"""The members of a run, seen from whoever started them: commands go in, words come out, and none outlives the run.
+"""The processes of a run: commands go to their stdin, messages come from their stdout, and none outlives the run.
 
-Each runs in a session of its own, so that Ctrl-C on the terminal reaches the run alone, which then ends them all; and
-each ends by itself when the run is gone (tether.py). What a member writes to its error stream goes into a file.
+Each process runs in its own session, so that Ctrl-C on the terminal reaches only the run, which then ends all of them.
+A process also ends by itself when the run is gone. Its stderr goes to a file.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ ProcessMessage = dict[str, Any]
 
 
 class RunFailedError(MotetError):
-    """A run could not be brought to its end."""
+    """A run could not be completed."""
 
 
 class RunMember:
-    """One process."""
+    """One member process of a run."""
 
     def __init__(self, work: Work, log: Path, changed: asyncio.Event) -> None:
         self.index = work.index
         self.name = name_of(work.index)
-        self.messages: ProcessMessage = {}  # the last one of each kind
-        self.was_killed = False  # on purpose
+        self.messages: ProcessMessage = {}  # the last message of each kind
+        self.was_killed = False  # whether it was killed on purpose
         self._work = work
         self._log = log
         self._changed = changed
@@ -63,7 +63,7 @@ class RunMember:
         assert self._process is not None
         assert self._process.stdout is not None
         while line := await self._process.stdout.readline():
-            with contextlib.suppress(ValueError):  # whatever a library prints is not for us
+            with contextlib.suppress(ValueError):  # other output, as of a library, is ignored
                 self.messages |= json.loads(line)
             self._changed.set()
         await self._process.wait()
@@ -75,7 +75,7 @@ class RunMember:
 
     @property
     def end(self) -> str | None:
-        """How it ended, if it was not meant to; None while it lives."""
+        """How it ended unexpectedly; None while it runs, or if its end was intended."""
         code = self._process.returncode if self._process is not None else None
         if "error" in self.messages:
             return f"{self.name} stopped: {self.messages['error']}"
@@ -88,11 +88,11 @@ class RunMember:
     def say(self, **command: Any) -> None:
         assert self._process is not None
         assert self._process.stdin is not None
-        with contextlib.suppress(ConnectionError):  # its end is noticed where its words are read
+        with contextlib.suppress(ConnectionError):  # the reading task handles its exit
             self._process.stdin.write(json.dumps(command).encode() + b"\n")
 
     def kill(self) -> None:
-        """As `kill -9` does, and on purpose."""
+        """Kill the process on purpose, as `kill -9` does."""
         self.was_killed = True
         self._signal(signal.SIGKILL)
 
@@ -102,7 +102,7 @@ class RunMember:
                 self._process.send_signal(number)
 
     async def finish(self, *, at_once: bool) -> None:
-        """The end of its input is the end of a member; if that takes too long, or there is no time, it is killed."""
+        """Close its stdin, which ends the process; kill it after 10 s, or at once."""
         if self._process is None:
             return
         if self._process.stdin is not None:
@@ -117,20 +117,20 @@ class RunMember:
             await self._reading
 
     def last_lines(self) -> list[str]:
-        """What it wrote to its error stream."""
+        """The last lines of its stderr."""
         with contextlib.suppress(OSError):
             return self._log.read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:]
         return []
 
 
 class RunProcesses:
-    """All processes of one run, in a directory that is gone afterwards unless somebody keeps it."""
+    """All processes of one run, with a temporary directory that is removed unless `keeps` is set."""
 
     def __init__(self, plan: RunPlan, journals: Path | None = None, *, keeps_journals: bool = False) -> None:
         self.plan = plan
         self.directory = Path(tempfile.mkdtemp(prefix="motet-run-"))
         self.members: list[RunMember] = []
-        self.keeps = False  # the directory stays: something is to be looked into
+        self.keeps = False  # keep the directory for the analysis of a failure
         self.journals = journals or (self.directory if keeps_journals else None)
         self._changed = asyncio.Event()
         self._is_over = False
@@ -141,7 +141,7 @@ class RunProcesses:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Whatever happens, even a second interruption, no process and no directory is left."""
+        """Leave no process and no directory behind, even if the clean-up is interrupted again."""
         ending = asyncio.ensure_future(self._end(at_once=kind is not None))
         while not ending.done():
             with contextlib.suppress(asyncio.CancelledError):
@@ -152,10 +152,10 @@ class RunProcesses:
         if not self.keeps:
             shutil.rmtree(self.directory, ignore_errors=True)
 
-    # The beginning
+    # Start
 
     async def gather(self) -> None:
-        """Start all of them, and wait until they are in one view."""
+        """Start all members and wait until they are in one view."""
         await self._start(0, ())
         await self.until(lambda: "endpoint" in self.members[0].messages, START_S, "its first member to start")
         seeds = (str(self.members[0].messages["endpoint"]),)
@@ -182,7 +182,7 @@ class RunProcesses:
         self.members.sort(key=lambda one: one.index)
         await member.start()
 
-    # Words
+    # Messages
 
     @property
     def alive(self) -> list[RunMember]:
@@ -201,7 +201,7 @@ class RunProcesses:
     async def until(
         self, is_so: Callable[[], bool], seconds: float | None, what: str, *, fails_on_exit: bool = True
     ) -> None:
-        """Wait for something that members say; one that ends unasked ends the run, unless told otherwise."""
+        """Wait for a condition on the messages. With `fails_on_exit`, an unexpected exit of a member fails the run."""
         try:
             async with asyncio.timeout(seconds):
                 while not is_so():
@@ -210,10 +210,10 @@ class RunProcesses:
                         self.check()
                     await self._changed.wait()
         except TimeoutError:
-            raise DeadlineError(f"the run waited {seconds:.0f} s for {what}, in vain") from None
+            raise DeadlineError(f"the run waited {seconds:.0f} s for {what}, which did not happen") from None
 
     def ends(self) -> list[str]:
-        """How those ended that were not meant to."""
+        """How members ended unexpectedly."""
         return [end for member in self.members if (end := member.end) is not None]
 
     def check(self) -> None:
@@ -222,4 +222,4 @@ class RunProcesses:
 
 
 class DeadlineError(RunFailedError):
-    """What the run waited for did not come in time."""
+    """A condition that the run waited for was not met in time."""

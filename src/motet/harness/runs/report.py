@@ -1,4 +1,4 @@
-"""What a run found, for people and for programs."""
+"""The report of a run, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from motet.harness.runs.snapshots import snapshot_lines
 from motet.harness.runs.work import name_of
 
 # A member cannot tell what was lost on the way to it before its sender repeats or announces it.
-UNKNOWN_WAIT = "nothing that it knows of (others may wait for it: what was lost on the way to it, it has not seen)"
-SUSTAINED_S = 1.0  # a rate over less than this says nothing
+UNKNOWN_WAIT = "nothing that it knows of (others may wait for it: it does not know which datagrams to it were lost)"
+SUSTAINED_S = 1.0  # a rate over a shorter time is not meaningful
 
 
 def rate_of(report: MemberReport) -> float | None:
-    """Messages per second; None unless it was sustained."""
+    """Messages per second; None if the deliveries took less than SUSTAINED_S."""
     return report.delivered / report.seconds if report.seconds >= SUSTAINED_S else None
 
 
@@ -121,14 +121,16 @@ def _print_remarks(outcome: RunOutcome, console: Console) -> None:
 def _print_verdict(outcome: RunOutcome, console: Console) -> None:
     verdict = outcome.verdict
     if outcome.failure:
-        _say(console, f"The run did not come to its end: {outcome.failure}.", "red")
+        _say(console, f"The run was not completed: {outcome.failure}.", "red")
     for problem in verdict.problems:
         _say(console, problem + ".", "red")
     for note in verdict.notes:
         _say(console, f"Note: {note}.")
     if outcome.reports and verdict.is_same and not outcome.failure:
-        whole = "Wherever members have a stable position, it is the same message; not all have every position."
-        _say(console, whole if verdict.has_gaps else "All members have the same stable sequence, by content.", "green")
+        partial = "Wherever members have a stable position, it is the same message; not all have every position."
+        _say(
+            console, partial if verdict.has_gaps else "All members have the same stable sequence, by content.", "green"
+        )
     if outcome.holds:
         _say(console, f"Everything that was accepted was {_fate(outcome)}.", "green")
 
@@ -139,14 +141,14 @@ def _fate(outcome: RunOutcome) -> str:
 
 
 def print_statuses(outcome: RunOutcome, console: Console) -> None:
-    """Which member stood where when it was last heard."""
+    """Print the last status of each member."""
     for index, status in outcome.statuses.items():
         _say(console, f"{name_of(index)}: {'; '.join(_status(status))}")
 
 
 def _status(status: dict[str, Any]) -> Iterator[str]:
     if not status:
-        yield "was not heard of"
+        yield "no status was received"
         return
     primary = "primary" if status["is_primary"] else "not primary"
     yield f"view {status['view']} ({', '.join(status['view_members'])}; {primary})"
@@ -156,7 +158,7 @@ def _status(status: dict[str, Any]) -> Iterator[str]:
 
 
 def _print_stderr(outcome: RunOutcome, console: Console) -> None:
-    """What the processes wrote to their error streams."""
+    """Print the last lines of the stderr of each process."""
     for index, lines in outcome.stderr.items():
         _say(console, f"{name_of(index)} wrote:")
         for line in lines:

@@ -1,7 +1,7 @@
-"""What one member delivered in total order, by position, and where the sequences of two members differ.
+"""The sequence that one member delivered in total order, by position, and the comparison of two sequences.
 
-What is rolled back is forgotten, so what is delivered again counts once. A member that was removed and merged back has
-no journal to fetch what it missed from, or fetches it: so positions may have gaps.
+Rolled-back deliveries are removed, so a message that is delivered again counts once. A member that was removed and
+merged back has gaps in its positions, unless it fetches what it missed into a journal.
 
 Memory: eight bytes per message.
 """
@@ -25,7 +25,7 @@ Entries = npt.NDArray[np.uint64]
 
 
 class SequenceSpan(NamedTuple):
-    """Entries of neighbouring positions."""
+    """Entries of consecutive positions."""
 
     first: int
     entries: Entries
@@ -49,7 +49,7 @@ class DeliveredSequence:
 
     @property
     def next_position(self) -> int:
-        """Of what is delivered next, if nothing is missed."""
+        """The position of the next delivery, if none is missed."""
         if not self._starts:
             return 1
         position, index = self._starts[-1]
@@ -59,7 +59,7 @@ class DeliveredSequence:
         return len(self._entries)
 
     def add(self, position: int, entries: bytes) -> None:
-        """Messages at `position` and those that follow it. Whatever was there before was delivered in vain."""
+        """Messages at `position` and those that follow it. Earlier entries at these positions are removed."""
         if position < self.next_position:
             self.roll_back(position)
         if position != self.next_position or not self._starts:
@@ -67,7 +67,7 @@ class DeliveredSequence:
         self._entries.frombytes(entries)
 
     def roll_back(self, first: int) -> list[int]:
-        """Forget what is at `first` and after it; the answer is what that was."""
+        """Remove the entries from position `first` on, and return them."""
         kept = len(self._entries)
         while self._starts and self._starts[-1][0] >= first:
             kept = self._starts.pop()[1]
@@ -79,7 +79,7 @@ class DeliveredSequence:
         return forgotten
 
     def spans(self, last: int | None = None) -> Iterator[SequenceSpan]:
-        """What is there up to position `last`."""
+        """The entries up to position `last`."""
         if not self._starts:
             return
         entries = np.frombuffer(self._entries, dtype=np.uint64)
@@ -97,15 +97,15 @@ def read_batch(sender: int, payloads: Sequence[bytes], size: int) -> tuple[bytes
     """
     joined = b"".join(payloads)
     if len(joined) != size * len(payloads):
-        whole = [payload[:IDENTITY_BYTES].ljust(IDENTITY_BYTES) for payload in payloads]
-        return b"".join(whole), sum(len(payload) != size for payload in payloads)
+        padded = [payload[:IDENTITY_BYTES].ljust(IDENTITY_BYTES) for payload in payloads]
+        return b"".join(padded), sum(len(payload) != size for payload in payloads)
     rows = np.frombuffer(joined, dtype=np.uint8).reshape(len(payloads), size)
     entries = np.ascontiguousarray(rows[:, :IDENTITY_BYTES]).view("<u8").ravel()
     is_wrong = (entries >> np.uint64(NUMBER_BITS) != sender) | (rows[:, IDENTITY_BYTES:] != filler_byte(sender)).any(1)
     return entries.tobytes(), int(np.count_nonzero(is_wrong))
 
 
-# Files, by which a member hands its sequence to whoever judges it
+# Files, by which a member passes its sequence to the evaluation
 
 
 def save(path: Path, spans: Sequence[SequenceSpan]) -> None:
@@ -128,12 +128,12 @@ def save_numbers(path: Path, numbers: Sequence[int]) -> None:
 
 
 def load_numbers(path: Path) -> npt.NDArray[np.uint64]:
-    """None are there if the member had nothing to say."""
+    """The numbers in the file; empty if the member wrote none."""
     return np.fromfile(path, dtype=np.uint64) if path.exists() else np.zeros(0, np.uint64)
 
 
 def digest(spans: Sequence[SequenceSpan]) -> str:
-    """Of positions, senders and contents."""
+    """A digest of positions, senders and contents."""
     made = hashlib.sha256()
     for span in spans:
         made.update(b"%d %d " % (span.first, len(span.entries)))
@@ -152,7 +152,7 @@ def gaps(spans: Sequence[SequenceSpan], last: int) -> list[tuple[int, int]]:
 
 
 def first_difference(one: Sequence[SequenceSpan], other: Sequence[SequenceSpan]) -> SequenceDifference | None:
-    """At the smallest position that both have and do not agree on."""
+    """The difference at the smallest position that both have with different entries."""
     found = (_difference(a, b) for a in one for b in other if a.first <= b.last and b.first <= a.last)
     return min((d for d in found if d is not None), key=lambda d: d.position, default=None)
 

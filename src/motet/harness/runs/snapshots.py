@@ -1,4 +1,4 @@
-"""A snapshot as people read it: of each member its state, and of each channel what was in flight."""
+"""A snapshot as text: the state of each member, and the messages in flight on each channel."""
 
 from __future__ import annotations
 
@@ -25,9 +25,8 @@ def snapshot_lines(snapshot: dict[str, Any]) -> Iterator[str]:
 
 
 def is_one_cut(snapshot: dict[str, Any]) -> bool:
-    """What a member had delivered and what was in flight to it are together all that was sent before the cut.
-
-    So that is the same number of messages for every member.
+    """Whether the snapshot is one cut: messages delivered at a member plus those in flight to it are all messages sent
+    before the cut, so their number must be equal at all members.
     """
     return len({member["position"] + _ordered(member) for member in snapshot["members"]}) == 1
 

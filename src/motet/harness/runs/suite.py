@@ -50,7 +50,7 @@ CASES = (
     SuiteCase("one-sender", "one member sends", (3, 4), 150, senders=1),
     SuiteCase("several-senders", "all members send at once: ties are broken", (5, 3), 300),
     SuiteCase("drop-25", "a quarter of all datagrams is lost", (4, 5), 120, ("drop=0.25@*:in",)),
-    # The continuous strategy retransmits every 1.24 s on average, and a try succeeds with one half times one half.
+    # The continuous strategy retransmits every 1.24 s on average, and a try succeeds with probability 0.25.
     SuiteCase("drop-50", "half of all datagrams are lost", (4, 3), 30, ("drop=0.5@*:in",)),
     SuiteCase("delay-half", "half of all datagrams are 2000 ms late", (5, 3), 90, (f"delay={LATE}@*:in",)),
     SuiteCase(
@@ -71,7 +71,7 @@ CASES = (
 
 @dataclass(frozen=True, slots=True)
 class CaseResult:
-    """One case with one strategy, and what came out."""
+    """The result of one case with one strategy."""
 
     case: SuiteCase
     strategy: str
@@ -87,7 +87,7 @@ class CaseResult:
 
     @property
     def why(self) -> list[str]:
-        """What does not hold."""
+        """The failure and the problems of the run."""
         failure = self.outcome.failure
         return [*([failure] if failure else []), *self.outcome.verdict.problems]
 
@@ -103,7 +103,7 @@ async def run_suite(
     jobs: int,
     send: Callable[[CaseResult], None] = lambda _: None,
 ) -> list[CaseResult]:
-    """In the order of the cases, whichever of them end first; `jobs` of them at a time."""
+    """Run `jobs` cases at a time. Results are in the order of the cases."""
     turns = asyncio.Semaphore(jobs)
 
     async def one(case: SuiteCase, strategy: str) -> CaseResult:
