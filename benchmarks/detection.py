@@ -1,4 +1,4 @@
-"""How soon a crash is suspected, and how often the living are, in virtual time. Run: python benchmarks/detection.py
+"""How soon a crash is suspected, and how often live members are, in virtual time. Run: python benchmarks/detection.py
 
 Three failure detectors watch each other over a link that loses datagrams, each way with the same chance, and delivers
 some of them late. Nothing but heartbeats and probes travels: the hardest case, because traffic is a sign of life. One
@@ -48,7 +48,7 @@ class DetectionPreset:
 
     @property
     def most_ns(self) -> int:
-        """From the crash to the last word that anybody has to say about it."""
+        """The longest time from a crash until every survivor suspects it."""
         return 2 * self.config.longest_ns + 10 * SECOND
 
 
@@ -87,7 +87,7 @@ class DetectionWorld:
         self._alive = {member: FailureDetector(member, preset.config) for member in MEMBERS}
         self.verdicts: list[tuple[int, Address, Suspected | Trusted]] = []  # when, whose, what
         for detector in self._alive.values():
-            begin = rng.randrange(preset.config.heartbeat_ns)  # nobody's timers beat in step
+            begin = rng.randrange(preset.config.heartbeat_ns)  # timers of members are not synchronised
             detector.watch(MEMBERS, begin, VIEW)
             detector.spoke(begin)
 

@@ -1,4 +1,4 @@
-"""A stranger fires datagrams at a member's port while the group works: does it keep serving, and at what cost?
+"""An attacker sends datagrams to a member's port while the group works: does it keep serving, and at what cost?
 
     python benchmarks/hostile.py                         a million at a sealed group, a million at one without a key
     python benchmarks/hostile.py --datagrams 20000       a small form, which the tests run
@@ -37,10 +37,10 @@ from motet.protocol.wire.seal import MAGIC, Keyring, Sealer
 KEY, FOREIGN_KEY = f"7:{'11' * 32}", f"7:{'22' * 32}"
 MOST_GROWTH_MB = 64.0
 TIMEOUT_S = 300.0
-BURST = 200  # shots between two looks at the target's socket
-REPORT_EVERY = 50  # volleys
-MOST_QUEUED_BYTES = 512 << 10  # what may wait in the target's socket buffer before the shooter waits
-RECORDED = 2_000  # genuine datagrams to play with
+BURST = 200  # datagrams between two checks of the target's socket
+REPORT_EVERY = 50  # bursts
+MOST_QUEUED_BYTES = 512 << 10  # what may wait in the target's socket buffer before the attacker waits
+RECORDED = 2_000  # genuine datagrams recorded for replay and mutation
 REJECTED = ("datagram_rejected", "source_unknown", "not_for_us", "frame_misplaced", "frame_duplicate")
 
 
@@ -49,10 +49,10 @@ class AttackResult:
     group: str
     datagrams_sent: int
     refused: int  # as the target counts; of those that come again without a seal some are answered instead
-    overflowed: int  # found the socket buffer full
-    genuine: int  # delivered at the target while it was shot at
-    forged: int  # delivered, and never sent
-    is_complete: bool  # what the friend sent is there, in order, once
+    overflowed: int  # dropped by a full socket buffer
+    genuine: int  # delivered at the target during the attack
+    forged: int  # messages delivered that were never sent
+    is_complete: bool  # all messages of the friend were delivered, in order, once
     views_changed: int
     seconds: float
     memory_before_mb: float
@@ -68,7 +68,7 @@ class AttackResult:
 
 
 class AttackedMember:
-    """One member in its process, which obeys words on a pipe."""
+    """One member in its process, which executes commands from a pipe."""
 
     def __init__(self, group: motet.Group) -> None:
         self.group = group
@@ -144,7 +144,7 @@ async def member(name: str, seeds: list[str], keys: tuple[str, ...], pipe: Conne
 
 
 class MemberHandle:
-    """The shooter's end of a member's pipe."""
+    """The attacker's end of the pipe to a member."""
 
     def __init__(self, name: str, seeds: list[str], keys: tuple[str, ...]) -> None:
         context = multiprocessing.get_context("spawn")

@@ -1,4 +1,4 @@
-"""What a group costs when nobody says anything, and what one slow consumer costs the others.
+"""The cost of an idle group, and the cost of one slow consumer to the others.
 
     python benchmarks/idle_and_slow.py                       both; a minute for the first, some seconds for the second
     python benchmarks/idle_and_slow.py idle --seconds 10
@@ -30,7 +30,7 @@ import motet
 TIMEOUT_S = 600.0
 MESSAGE = bytes(1_000)
 BATCH = 50
-STANDSTILL_S = 1.0  # so long nobody delivers anything: the sender waits
+STANDSTILL_S = 1.0  # without a delivery for this time, the sender is held by back-pressure
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -98,11 +98,11 @@ def memory_mb(pid: int) -> float:
 @dataclass(frozen=True, slots=True)
 class Slow:
     megabytes: int
-    sent_before_waiting_mb: float  # how much the sender got rid of while one took nothing
+    sent_before_waiting_mb: float  # how much was sent while one member consumed nothing
     most_memory_mb: dict[str, float]
     memory_before_mb: dict[str, float]
     views_changed: int
-    is_complete: bool  # in the end all had everything
+    is_complete: bool  # all members delivered all messages at the end
 
 
 class SlowMember:
@@ -215,7 +215,7 @@ def watch(
 
 
 def standstill() -> Callable[[list[dict[str, Any]]], bool]:
-    """The sender has not moved for a while."""
+    """Whether the sender has made no progress for a while."""
     last, since = -1, time.monotonic()
 
     def is_still(reports: list[dict[str, Any]]) -> bool:

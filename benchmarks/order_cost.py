@@ -31,7 +31,7 @@ from motet.sim.world.transcript import Transcript
 GROUPS = (3, 5, 10)
 STRATEGIES = {
     "window": OrderingConfig(),
-    "early": OrderingConfig(fast_path_members=max(GROUPS)),  # all are told what anybody proposes
+    "fast path": OrderingConfig(fast_path_members=max(GROUPS)),  # the fast path: proposals are broadcast
     "continuous": OrderingConfig(strategy="continuous"),
 }
 MESSAGES_PER_FRAME = (1, 1000)

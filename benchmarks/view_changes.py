@@ -116,7 +116,9 @@ def heal(preset: ViewChangePreset, members: int, seed: int) -> int:
 
 
 def blackout(preset: ViewChangePreset, members: int, seed: int) -> int:
-    """All die at once and restart at once, with their memory; the answer is when they are one primary view again."""
+    """All die at once and restart at once, with their durable state. Returns the time until they are one primary
+    view again.
+    """
     at = SETTLED_NS[preset.name] + Random(seed).randrange(SECOND)
     faults = tuple(GroupFault(at, GroupFaultKind.RESTART, who, keeps_durable_state=True) for who in range(members))
     world = preset.world(members, faults, at + LONG_NS[preset.name], seed)
@@ -125,7 +127,7 @@ def blackout(preset: ViewChangePreset, members: int, seed: int) -> int:
 
 
 def join(preset: ViewChangePreset, members: int, seed: int) -> int:
-    """One comes to a group of the others; the answer is when all are in one view."""
+    """One member joins the group of the others. Returns the time until all are in one view."""
     at = SETTLED_NS[preset.name]
     fault = GroupFault(at, GroupFaultKind.RESTART, members - 1, lasts_ns=LONG_NS[preset.name] // 2)
     world = preset.world(members, (fault,), at + LONG_NS[preset.name], seed)
@@ -134,7 +136,7 @@ def join(preset: ViewChangePreset, members: int, seed: int) -> int:
 
 
 def frames_of(change: Callable[[ViewChangePreset, int, int], int], preset: ViewChangePreset, members: int) -> int:
-    """How many datagrams of the view change travel, while members crash, come in, or are parted and merged."""
+    """How many datagrams of the view change travel, while members crash, join, or are partitioned and merged."""
     with counting() as counted:
         change(preset, members, members - 1)
         with_change = sum(counted[kind] for kind in ENGINE_FRAMES)

@@ -28,7 +28,7 @@ class ReplicatedCounter:
         self._moved_to(message.position)
 
     def take_state(self) -> bytes:
-        """Asked when this member has applied everything before the newcomer's first message, and nothing after."""
+        """Called when this member has applied every message before the joiner's first one, and none after it."""
         return b"%d %d" % (self.value, self.applied)
 
     def receive_state(self, state: bytes) -> None:
@@ -74,7 +74,7 @@ class CounterMember:
 
 
 async def compute(member: CounterMember, rounds: int) -> int:
-    """Send operations as fast as the windows allow; the position of the last one is the answer."""
+    """Send operations as fast as the windows allow. Returns the position of the last one."""
     for number in range(1, rounds + 1):
         operation = b"multiply 2" if number % 5 == 0 else b"add %d" % number
         receipt = await member.group.multicast(operation)

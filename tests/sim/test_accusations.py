@@ -1,4 +1,4 @@
-"""Hand-made histories of blame: each rule catches who was wronged, and lets pass who may have earned it."""
+"""Hand-made histories of accusations: each rule catches unjustified ones and accepts justified ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BEGAN_AT = ACCUSED_AT - 500 * MILLISECOND
 
 
 class Story:
-    """Three members of one view, in which somebody is blamed in the end."""
+    """Three members of one view, in which a process is accused at the end."""
 
     def __init__(self) -> None:
         self.history = History()
@@ -54,19 +54,19 @@ class Story:
         return [violation.rule for violation in check_accusations(self.history, DETECTOR)]
 
 
-def test_nobody_is_blamed_for_nothing() -> None:
+def test_an_empty_history_has_no_violation() -> None:
     assert check_accusations(Story().history, DETECTOR) == []
 
 
 # Suspicions
 
 
-def test_a_peer_that_could_answer_the_last_question_is_not_suspected() -> None:
+def test_a_peer_that_could_answer_the_last_probe_must_not_be_suspected() -> None:
     assert Story().broken(A, AccusationKind.SUSPECTED, B) == ["verified"]
 
 
 @pytest.mark.parametrize("what", [A, B, (A, B), (B, A)], ids=["asker", "asked", "question", "answer"])
-def test_a_suspicion_is_earned_when_the_last_question_could_not_be_answered(
+def test_a_suspicion_is_justified_when_the_last_probe_could_not_be_answered(
     what: Address | tuple[Address, Address],
 ) -> None:
     asked_at = ACCUSED_AT - LAST_ASKED_NS
@@ -79,7 +79,7 @@ def test_links_of_others_do_not_excuse_a_suspicion() -> None:
     assert Story().out((A, C), 0, None).out(C, 0, None).broken(A, AccusationKind.SUSPECTED, B) == ["verified"]
 
 
-def test_an_earlier_life_and_one_that_has_only_just_begun_may_be_suspected() -> None:
+def test_an_earlier_incarnation_and_a_new_one_may_be_suspected() -> None:
     again = replace(B, incarnation=B.incarnation + 1)
     assert Story().broken(A, AccusationKind.SUSPECTED, again) == []  # it never started
     story = Story().entered(ACCUSED_AT - MILLISECOND, View(ViewId(1, again.incarnation), (again,), False), again)
@@ -89,17 +89,17 @@ def test_an_earlier_life_and_one_that_has_only_just_begun_may_be_suspected() -> 
 # Accusations
 
 
-def test_who_could_do_its_part_in_a_change_is_not_accused() -> None:
+def test_a_reachable_participant_must_not_time_out_in_a_flush() -> None:
     assert Story().began_change(A, B, C).broken(A, AccusationKind.FLUSH_TIMEOUT, C) == ["answered"]
 
 
-def test_who_has_gone_on_to_the_next_view_says_so_and_is_not_accused() -> None:
+def test_a_participant_that_installed_the_next_view_must_not_time_out() -> None:
     story = Story().entered(BEGAN_AT - SECOND, BC, B).began_change(A, B, C)
     assert story.broken(A, AccusationKind.FLUSH_TIMEOUT, B) == ["answered"]
 
 
 @pytest.mark.parametrize("what", [B, C, (A, C), (C, A), (B, C), (C, B)])
-def test_an_accusation_is_earned_when_somebody_whom_it_needed_was_out(what: Address | tuple[Address, Address]) -> None:
+def test_an_accusation_is_justified_when_a_participant_was_out(what: Address | tuple[Address, Address]) -> None:
     """B holds what C needs: what lies between these two matters to A, who accuses C."""
     story = Story().out(what, BEGAN_AT + MILLISECOND, BEGAN_AT + 2 * MILLISECOND).began_change(A, B, C)
     assert story.broken(A, AccusationKind.FLUSH_TIMEOUT, C) == []
@@ -119,7 +119,7 @@ def test_who_goes_through_another_view_meanwhile_may_be_accused() -> None:
         assert story.broken(A, AccusationKind.FLUSH_TIMEOUT, C) == []
 
 
-def test_a_senior_that_is_waited_for_in_vain_may_be_accused() -> None:
+def test_a_senior_member_may_be_accused() -> None:
     assert Story().began_change(B, A, C).broken(B, AccusationKind.FLUSH_TIMEOUT, A) == []
     assert (
         Story().broken(A, AccusationKind.FLUSH_TIMEOUT, C) == []
@@ -149,5 +149,5 @@ def test_a_coordinator_that_was_out_during_the_merge_may_be_silent(what: Address
     assert story().out((A, B), 0, None).broken(A, AccusationKind.MERGE_UNANSWERED, C) == ["merged"]
 
 
-def test_a_merge_whose_beginning_nobody_saw_is_not_judged() -> None:
+def test_a_merge_without_a_recorded_beginning_is_not_checked() -> None:
     assert Story().broken(A, AccusationKind.MERGE_UNANSWERED, C) == []

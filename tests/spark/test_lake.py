@@ -98,10 +98,10 @@ def test_the_live_audit_goes_on_after_a_restart_and_raises_the_alarm(
     assert {one.member for one in alarms if one.kind != "nobody sent it"} == {"bob"}
 
 
-def test_the_live_audit_follows_journals_that_grow_and_does_not_wait_for_a_whole_cell(
+def test_the_live_audit_follows_journals_that_grow_and_does_not_wait_for_a_complete_range(
     spark: SparkSession, journals: list[Path], tmp_path: Path
 ) -> None:
-    """All that is stable is looked at, and what is changed in the last cell, which is not full, is an alarm."""
+    """All that is stable is looked at, and a change in the last, incomplete range raises an alarm."""
     rounds: list[AuditRound] = []
     seen, raised = threading.Event(), threading.Event()
     alarms: list[AuditFinding] = []

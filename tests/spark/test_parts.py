@@ -164,12 +164,12 @@ def table(count: int) -> pa.Table:
 def test_a_digest_does_not_depend_on_how_rows_are_cut_into_batches_or_encoded() -> None:
     rows = table(1_000)
     cuts = [1, 301, 800, 1_001]
-    plain = [cell.digest for cell in summaries(rows.to_batches(64), cuts)]
+    plain = [range_.digest for range_ in summaries(rows.to_batches(64), cuts)]
     encoded = rows.set_column(3, "sender", rows["sender"].dictionary_encode())
-    assert plain == [cell.digest for cell in summaries(encoded.to_batches(333), cuts)]
+    assert plain == [range_.digest for range_ in summaries(encoded.to_batches(333), cuts)]
     assert len(set(plain)) == 3
     changed = rows.set_column(0, "position", rows["position"])
-    assert [cell.digest for cell in summaries(changed.slice(0, 300).to_batches(), cuts)] == plain[:1]
+    assert [range_.digest for range_ in summaries(changed.slice(0, 300).to_batches(), cuts)] == plain[:1]
 
 
 @pytest.mark.parametrize("column", ["epoch", "view", "sender", "seqno", "sent_at", "key", "payload"])
@@ -184,7 +184,7 @@ def test_a_digest_sees_every_column_that_members_share(column: str) -> None:
     assert (one == two) == (values == rows[column].to_pylist())
 
 
-def test_faults_of_positions_and_streams_are_found_in_a_cell() -> None:
+def test_faults_of_positions_and_streams_are_found_in_a_range() -> None:
     rows = table(40)
     holed = pa.concat_tables([rows.slice(0, 9), rows.slice(12, 8), rows.slice(19, 21)])
     faults = next(summaries(holed.to_batches(), [1, 41])).faults
@@ -192,9 +192,9 @@ def test_faults_of_positions_and_streams_are_found_in_a_cell() -> None:
 
 
 def test_seconds_count_rows_and_latencies() -> None:
-    cell = next(summaries(table(CHUNK // 64).to_batches(), [1, CHUNK], with_times=True))
-    assert sum(second.rows for second in cell.seconds) == CHUNK // 64
-    assert sum(sum(second.latency) for second in cell.seconds) == CHUNK // 64
+    range_ = next(summaries(table(CHUNK // 64).to_batches(), [1, CHUNK], with_times=True))
+    assert sum(second.rows for second in range_.seconds) == CHUNK // 64
+    assert sum(sum(second.latency) for second in range_.seconds) == CHUNK // 64
 
 
 def test_plots_hold_what_they_are_given_and_no_markup_of_it() -> None:

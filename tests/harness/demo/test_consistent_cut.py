@@ -16,7 +16,7 @@ ID = SnapshotId(A.incarnation, 1)
 
 
 def state(sent: int, numbers_by_sender: int, *, failed: bool = False) -> bytes:
-    """Of a member that heard so many messages of A, who alone speaks."""
+    """The state of a member that received so many messages of A, the only sender."""
     reported = {"sent": sent, "received": {f"{A.incarnation:016x}": numbers_by_sender}, "failed": failed}
     return pack_parts({APPLICATION: json.dumps(reported).encode()})
 
@@ -31,7 +31,7 @@ def taken(reports: dict[Address, Report]) -> SnapshotResult:
     return SnapshotResult.of(SnapshotTaken(ID, VIEW, reports))
 
 
-def test_said_is_heard_and_under_way_for_every_pair() -> None:
+def test_sent_is_received_plus_in_flight_for_every_pair() -> None:
     reported = balance(
         taken({A: report(state(10, 9), 0, waiting=1), B: report(state(0, 7), 2), C: report(state(0, 5), 4)})
     )
@@ -43,6 +43,6 @@ def test_a_message_that_is_nowhere_or_comes_from_the_future_is_named() -> None:
     assert reported["wrong"] == ["B of A", "C of A"]
 
 
-def test_what_was_taken_back_may_be_missing_but_nothing_may_be_heard_before_it_was_said() -> None:
+def test_rolled_back_messages_may_be_missing_but_none_may_be_received_before_it_was_sent() -> None:
     reported = balance(taken({A: report(state(10, 9, failed=True)), B: report(state(0, 10)), C: report(state(0, 11))}))
     assert reported["wrong"] == ["C of A"]

@@ -22,7 +22,7 @@ from tests.log.journal.factory import begun
 
 
 def write(directory: Path, numbers: Sequence[int]) -> Path:
-    """A journal of what one speaker said, in this order."""
+    """A journal of the messages of one sender, in this order."""
     journal, scribe = begun(directory)
     for n in numbers:
         journal.append([scribe.packed(json.dumps({"from": "ada", "incarnation": 1, "n": n}).encode())])
@@ -80,7 +80,7 @@ def test_twice_and_out_of_order_are_told_apart_from_a_gap() -> None:
     assert once_and_in_order({("ada", 1): [2, 1]}) == (False, "twice or out of order: ada 1 after 2")
 
 
-def test_a_promise_that_was_never_looked_at_is_not_held() -> None:
+def test_a_promise_that_was_never_evaluated_is_not_held() -> None:
     def fill(keep: Callable[[str], bool]) -> DemoVerdict:
         verdict = DemoVerdict()
         for name in filter(keep, PROMISES):
