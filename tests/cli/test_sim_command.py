@@ -207,7 +207,9 @@ def test_a_wrong_question_exits_with_2_and_says_what_to_do(
 
 def test_the_installed_command_answers_a_wrong_question_with_one_sentence() -> None:
     answer = in_a_process("sim", "--seeds", "0:2", "--scenario", "nope")
-    names = "busy, channels, membership, membership-100, presets, small-world, snapshot, state, torn, total-order"
+    names = (
+        "busy, channels, interrupted, membership, membership-100, presets, small-world, snapshot, state, total-order"
+    )
     assert answer == Answer(2, "", f"motet: there is no scenario 'nope'; there are: {names}\n")
 
 

@@ -67,5 +67,5 @@ def _follow(work: Pipeline, seconds: float) -> PipelineOutcome:
 
 def _in_words(outcome: PipelineOutcome, out: Path) -> str:
     bronze = ", ".join(f"{name} {rows}" for name, rows in sorted(outcome.bronze.items())) or "nothing new"
-    agreed = "all members agree" if not outcome.conflicts else f"{outcome.conflicts} cells DIFFER: run motet audit"
+    agreed = "all members agree" if not outcome.conflicts else f"{outcome.conflicts} ranges DIFFER: run motet audit"
     return f"{out}: bronze {bronze}; silver {outcome.silver} new, positions {outcome.first} to {outcome.last}; {agreed}"

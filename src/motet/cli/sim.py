@@ -51,8 +51,8 @@ def sim(
     scenario: Annotated[
         str,
         typer.Option(
-            help="What kind of world to draw: busy, channels, membership, membership-100, presets, small-world, "
-            "snapshot, state, torn, total-order."
+            help="What kind of world to draw: busy, channels, interrupted, membership, membership-100, presets, "
+            "small-world, snapshot, state, total-order."
         ),
     ] = "channels",
     transcript: Annotated[bool, typer.Option("--transcript", help="Print everything that happened.")] = False,
