@@ -97,7 +97,7 @@ def test_importing_motet_brings_nothing_large_along() -> None:
 def test_the_benchmark_reads_messages_as_the_readme_does() -> None:
     source = (ROOT / "src" / "motet" / "harness" / "bench" / "member.py").read_text(encoding="utf-8")
     modules = {module for module in imports_of(source) if module.startswith("motet")}
-    assert modules == {"motet", "motet.harness.bench.job", "motet.harness.bench.party"}
+    assert modules == {"motet", "motet.harness.bench.job", "motet.harness.bench.system_under_test"}
     loop = ("async for event in self.group:", "if isinstance(event, motet.Message):")
     assert all(line in source and line.replace("self.", "") in readme() for line in loop)
 

@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.peers.field import library
 from motet.errors import MotetError
 from motet.harness.bench.job import Job
-from motet.harness.bench.party import PlainParty
+from motet.harness.bench.system_under_test import PlainSystem
 from motet.protocol.wire.body import pack, split
 
 OK, TRY_AGAIN = 1, 6
@@ -40,7 +40,7 @@ class _Callbacks(ctypes.Structure):
     _fields_ = (("deliver", _Deliver), ("change", _Change))
 
 
-class CorosyncParty(PlainParty):
+class CorosyncSystem(PlainSystem):
     def __init__(self) -> None:
         self._library = _load()
         self._batches: deque[bytes] = deque()
@@ -93,5 +93,5 @@ def _load() -> ctypes.CDLL:
     return ctypes.CDLL(path)
 
 
-async def open_party(job: Job) -> CorosyncParty:
-    return CorosyncParty()
+async def open_system(job: Job) -> CorosyncSystem:
+    return CorosyncSystem()

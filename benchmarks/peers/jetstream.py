@@ -9,11 +9,11 @@ from nats.aio.client import Client
 from nats.errors import Error
 from nats.js.api import StorageType
 
-from benchmarks.peers.nats_core import SUBJECT, UNLIMITED, NatsParty, connected
+from benchmarks.peers.nats_core import SUBJECT, UNLIMITED, NatsSystem, connected
 from motet.harness.bench.job import Job
 
 
-class JetStreamParty(NatsParty):
+class JetStreamSystem(NatsSystem):
     def __init__(self, client: Client, index: int) -> None:
         super().__init__(client)
         self._stream = client.jetstream()
@@ -23,7 +23,7 @@ class JetStreamParty(NatsParty):
         if self._is_first:
             await self._stream.add_stream(name="BENCH", subjects=[SUBJECT], storage=StorageType.MEMORY)
 
-    async def meet(self, addresses: Sequence[str]) -> None:
+    async def connect(self, addresses: Sequence[str]) -> None:
         await self._stream.subscribe(
             SUBJECT,
             cb=self.take,
@@ -47,7 +47,7 @@ class JetStreamParty(NatsParty):
         return True
 
 
-async def open_party(job: Job) -> JetStreamParty:
-    party = JetStreamParty(await connected(job), job.index)
-    await party.open()
-    return party
+async def open_system(job: Job) -> JetStreamSystem:
+    system = JetStreamSystem(await connected(job), job.index)
+    await system.open()
+    return system

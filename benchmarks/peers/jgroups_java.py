@@ -1,7 +1,7 @@
 """JGroups: each process starts one Java program, `JGroupsMember.java`, that is the member, and sends and counts itself.
 
-What would go through a pipe to Python for each message would measure the pipe. So there is no `Party` here, but another
-worker: it says the same to the parent, and makes the same `Outcome` of the few lines that the program prints.
+A pipe to Python for each message would measure the pipe. So there is no `SystemUnderTest` here, but another worker: it
+says the same to the parent, and makes the same `WorkerOutcome` of the few lines that the program prints.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks.peers.field import jar, program
 from benchmarks.peers.servers import free_port
 from motet.errors import MotetError
-from motet.harness.bench.job import Job, Outcome, Sample
+from motet.harness.bench.job import Job, Sample, WorkerOutcome
 
 PROGRAM = "JGroupsMember"
 SOURCE = Path(__file__).with_name(f"{PROGRAM}.java")
@@ -45,7 +45,7 @@ def _converse(job: Job, member: Member, pipe: Connection) -> None:
     pipe.send("ready")
     begin, end = pipe.recv()
     member.say(f"go {int(begin * 1e9)} {int(end * 1e9)}")
-    outcome = Outcome(job.index)
+    outcome = WorkerOutcome(job.index)
     if job.kind == "rate":
         member.hear("sent", outcome)
         pipe.send(outcome.sent)
@@ -70,7 +70,7 @@ class Member:
             self._process.stdin.write(f"{line}\n")
             self._process.stdin.flush()
 
-    def hear(self, word: str, outcome: Outcome | None = None) -> None:
+    def hear(self, word: str, outcome: WorkerOutcome | None = None) -> None:
         """Lines go into the outcome until one begins with this word, which is the last that is taken."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
@@ -81,7 +81,7 @@ class Member:
         raise MotetError(f"JGroups has ended before it said {word}: {self._log.read_text(errors='replace')[-500:]}")
 
 
-def enter(line: str, outcome: Outcome) -> None:
+def enter(line: str, outcome: WorkerOutcome) -> None:
     """One line of the program, as it is described at the head of its source."""
     word, *figures = line.split()
     match word, [int(figure) for figure in figures]:

@@ -10,19 +10,19 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from motet.harness.bench.job import Job
-from motet.harness.bench.party import PlainParty
+from motet.harness.bench.system_under_test import PlainSystem
 
 SUBJECT = "bench"
 UNLIMITED = 1 << 30
 
 
-class NatsParty(PlainParty):
+class NatsSystem(PlainSystem):
     def __init__(self, client: Client) -> None:
         self._client = client
         self._came: list[bytes] = []
         self._is_there = asyncio.Event()
 
-    async def meet(self, addresses: Sequence[str]) -> None:
+    async def connect(self, addresses: Sequence[str]) -> None:
         await self._client.subscribe(SUBJECT, cb=self.take, pending_msgs_limit=UNLIMITED, pending_bytes_limit=UNLIMITED)
         await self._client.flush()
 
@@ -49,5 +49,5 @@ async def connected(job: Job) -> Client:
     return await nats.connect(f"nats://{job.seeds[0]}", max_reconnect_attempts=1)
 
 
-async def open_party(job: Job) -> NatsParty:
-    return NatsParty(await connected(job))
+async def open_system(job: Job) -> NatsSystem:
+    return NatsSystem(await connected(job))

@@ -20,7 +20,7 @@ from benchmarks.peers.field import library
 from benchmarks.peers.servers import free_port
 from motet.errors import MotetError
 from motet.harness.bench.job import Job
-from motet.harness.bench.party import PlainParty
+from motet.harness.bench.system_under_test import PlainSystem
 from motet.protocol.wire.body import pack, split
 
 GROUP, INTERFACE = b"239.77.7.8", b"lo"
@@ -77,7 +77,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {  # what it returns, what it takes
 }
 
 
-class NormParty(PlainParty):
+class NormSystem(PlainSystem):
     def __init__(self, job: Job) -> None:
         self._library = _load()
         self._job = job
@@ -105,7 +105,7 @@ class NormParty(PlainParty):
         norm.NormSetRxSocketBuffer(session, SOCKET_BUFFER)
         return int(session)
 
-    async def meet(self, addresses: Sequence[str]) -> None:
+    async def connect(self, addresses: Sequence[str]) -> None:
         """All receive; now those who will send begin a stream."""
         norm, session = self._library, self._session
         if not self._job.load.sends(self._job.index):
@@ -222,5 +222,5 @@ def _load() -> ctypes.CDLL:
     return norm
 
 
-async def open_party(job: Job) -> NormParty:
-    return NormParty(job)
+async def open_system(job: Job) -> NormSystem:
+    return NormSystem(job)

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 import redis
 
 from motet.harness.bench.job import Job
-from motet.harness.bench.party import PlainParty
+from motet.harness.bench.system_under_test import PlainSystem
 
 STREAM, FIELD = "bench", b"p"
 AT_ONCE = 1_000
 WAIT_MS = 200
 
 
-class RedisParty(PlainParty):
+class RedisSystem(PlainSystem):
     def __init__(self, host: str, port: int) -> None:
         self._writer = redis.Redis(host, port)
         self._reader = redis.Redis(host, port)
@@ -55,6 +55,6 @@ def _flat(stream: list) -> list:  # type: ignore[type-arg]
     return stream[0] if stream and isinstance(stream[0], list) else stream
 
 
-async def open_party(job: Job) -> RedisParty:
+async def open_system(job: Job) -> RedisSystem:
     host, _, port = job.seeds[0].partition(":")
-    return RedisParty(host, int(port))
+    return RedisSystem(host, int(port))

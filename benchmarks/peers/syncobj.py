@@ -9,22 +9,22 @@ from pysyncobj import SyncObj, SyncObjConf, replicated
 
 from benchmarks.peers.servers import free_port
 from motet.harness.bench.job import Job
-from motet.harness.bench.party import PlainParty
+from motet.harness.bench.system_under_test import PlainSystem
 
 UNDER_WAY = 64  # entries that a sender has not seen applied
 
 
 class _Log(SyncObj):  # type: ignore[misc]
-    def __init__(self, own: str, others: list[str], party: SyncObjParty) -> None:
-        self._party = party
+    def __init__(self, own: str, others: list[str], system: SyncObjSystem) -> None:
+        self._system = system
         super().__init__(own, others, SyncObjConf(dynamicMembershipChange=False, commandsQueueSize=1_000_000))
 
     @replicated  # type: ignore[untyped-decorator]
     def append(self, messages: list[bytes]) -> None:
-        self._party.applied(messages)
+        self._system.applied(messages)
 
 
-class SyncObjParty(PlainParty):
+class SyncObjSystem(PlainSystem):
     def __init__(self) -> None:
         self.address = f"127.0.0.1:{free_port()}"
         self._loop = asyncio.get_running_loop()
@@ -32,7 +32,7 @@ class SyncObjParty(PlainParty):
         self._came: asyncio.Queue[list[bytes]] = asyncio.Queue()
         self._space = asyncio.Semaphore(UNDER_WAY)
 
-    async def meet(self, addresses: Sequence[str]) -> None:
+    async def connect(self, addresses: Sequence[str]) -> None:
         self._log = _Log(self.address, [address for address in addresses if address != self.address], self)
         while not self._log.isReady():
             await asyncio.sleep(0.05)
@@ -57,5 +57,5 @@ class SyncObjParty(PlainParty):
             self._log.destroy()
 
 
-async def open_party(job: Job) -> SyncObjParty:
-    return SyncObjParty()
+async def open_system(job: Job) -> SyncObjSystem:
+    return SyncObjSystem()

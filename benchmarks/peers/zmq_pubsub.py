@@ -12,13 +12,13 @@ import zmq
 import zmq.asyncio
 
 from motet.harness.bench.job import Job
-from motet.harness.bench.party import PlainParty
+from motet.harness.bench.system_under_test import PlainSystem
 
 QUEUE = 10_000  # messages that wait in each socket
 AT_ONCE = 512
 
 
-class ZmqParty(PlainParty):
+class ZmqSystem(PlainSystem):
     def __init__(self) -> None:
         context = zmq.asyncio.Context()
         self._publisher = zmq.Context.shadow(context.underlying).socket(zmq.XPUB)
@@ -32,7 +32,7 @@ class ZmqParty(PlainParty):
         self._subscriber.setsockopt(zmq.LINGER, 0)
         self._plain = zmq.Socket.shadow(self._subscriber.underlying)  # without a coroutine for each message
 
-    async def meet(self, addresses: Sequence[str]) -> None:
+    async def connect(self, addresses: Sequence[str]) -> None:
         self._subscriber.setsockopt(zmq.SUBSCRIBE, b"")
         for address in addresses:
             self._subscriber.connect(address)
@@ -63,5 +63,5 @@ class ZmqParty(PlainParty):
         self._publisher.close()
 
 
-async def open_party(job: Job) -> ZmqParty:
-    return ZmqParty()
+async def open_system(job: Job) -> ZmqSystem:
+    return ZmqSystem()

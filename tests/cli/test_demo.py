@@ -18,8 +18,8 @@ import pytest
 import motet
 from motet.cli.app import main
 from motet.cli.demo import _why_no_spark
+from motet.harness.demo.evaluation import AUDIT, HELD, NOT_SHOWN, TABLE
 from motet.harness.demo.ingest import MOST_FAILURES
-from motet.harness.demo.judge import AUDIT, HELD, NOT_SHOWN, TABLE
 from motet.harness.demo.plan import NAMES
 
 TIMEOUT_S = 300.0  # a bound for a test that hangs, not a measure of anything

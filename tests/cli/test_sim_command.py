@@ -16,7 +16,7 @@ from motet import __version__
 from motet.protocol.multicast.receiver import MulticastReceiver
 from motet.protocol.wire.frames import MulticastData
 from motet.sim.runner import SCENARIOS
-from motet.sim.scenarios.channels import Outcome, run_channels
+from motet.sim.scenarios.channels import SeedOutcome, run_channels
 from tests.cli.shell import Answer, Shell
 
 MOTET = Path(sys.executable).with_name("motet")  # the entry point that an installation makes
@@ -157,7 +157,7 @@ def test_a_failing_range_as_json_lists_the_failures(motet_command: Shell) -> Non
     assert failure["replay"] == f"motet sim --seed {seed} --scenario channels --transcript"
 
 
-def break_the_simulation(seed: int, *, with_transcript: bool = False) -> Outcome:
+def break_the_simulation(seed: int, *, with_transcript: bool = False) -> SeedOutcome:
     raise RuntimeError(f"the simulation of seed {seed} broke")
 
 

@@ -1,4 +1,4 @@
-"""Break membership on purpose, one way at a time: the checkers of `membership`, `torn` or `presets` must see each."""
+"""Break membership on purpose: the checkers of `membership`, `interrupted` or `presets` must catch each planted bug."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def a_past_without_its_record(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Member, "memory", property(lambda self: replace(original(self), record=PrimaryRecord())))
 
 
-# The rest of that list: what a view change has to be torn for at the right frame.
+# The rest of that list: bugs that show only if a view change is interrupted at a particular frame.
 
 
 def attempted_views_are_forgotten(patch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from motet.protocol.membership.engine import ViewEngine
 from motet.protocol.multicast.machine import Multicast
 from motet.protocol.multicast.receiver import MulticastReceiver
 from motet.sim.runner import run_seed
-from motet.sim.scenarios.small_cases import CHANGES, NAMES, Fault, faults_of
+from motet.sim.scenarios.small_cases import CHANGES, NAMES, InjectedFault, faults_of
 from motet.sim.scenarios.small_world import CUT_NS, case_count, case_of, run_small_world, steps_of
 
 SAMPLE = 150
@@ -93,7 +93,7 @@ def test_names_can_be_read() -> None:
 def test_each_step_meets_all_faults_of_those_who_live() -> None:
     assert len(faults_of(CHANGES[0])) == 4 + 12 + 6
     assert len(faults_of(CRASH_OF_D)) == 3 + 6 + 3
-    assert Fault(crash="d") not in faults_of(CRASH_OF_D)
+    assert InjectedFault(crash="d") not in faults_of(CRASH_OF_D)
     assert all(steps_of(change) >= len(NAMES) for change in CHANGES)
 
 

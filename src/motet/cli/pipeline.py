@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from motet.audit.pipeline import Outcome, Pipeline
+    from motet.audit.pipeline import Pipeline, PipelineOutcome
 
 EXAMPLES = """
 Examples:
@@ -45,27 +45,27 @@ def pipeline(
         outcome = _follow(work, follow) if follow else work.run()
     finally:
         spark.stop()
-    typer.echo(json.dumps(asdict(outcome)) if as_json else _describe(outcome, out))
+    typer.echo(json.dumps(asdict(outcome)) if as_json else _in_words(outcome, out))
     raise typer.Exit(1 if outcome.conflicts else 0)
 
 
 pipeline.__doc__ = f"{pipeline.__doc__}\n\n\b{EXAMPLES}"
 
 
-def _follow(work: Pipeline, seconds: float) -> Outcome:
-    from motet.spark.ending import LOOK_EVERY_S, raise_failure, stop_between_batches, told_to_stop
+def _follow(work: Pipeline, seconds: float) -> PipelineOutcome:
+    from motet.spark.ending import POLL_EVERY_S, raise_failure, stop_between_batches, stop_requested
 
-    with told_to_stop() as told:
+    with stop_requested() as stopping:
         queries = work.follow(seconds)
         typer.echo("following; Ctrl-C ends it after the current batches are written", err=True)
-        while all(query.isActive for query in queries) and not told.wait(LOOK_EVERY_S):
+        while all(query.isActive for query in queries) and not stopping.wait(POLL_EVERY_S):
             pass
         stop_between_batches(queries)
     raise_failure(queries)
     return work.outcome()
 
 
-def _describe(outcome: Outcome, out: Path) -> str:
+def _in_words(outcome: PipelineOutcome, out: Path) -> str:
     bronze = ", ".join(f"{name} {rows}" for name, rows in sorted(outcome.bronze.items())) or "nothing new"
-    agreed = "all members agree" if not outcome.conflicts else f"{outcome.conflicts} values DIFFER: run motet audit"
+    agreed = "all members agree" if not outcome.conflicts else f"{outcome.conflicts} ranges DIFFER: run motet audit"
     return f"{out}: bronze {bronze}; silver {outcome.silver} new, positions {outcome.first} to {outcome.last}; {agreed}"

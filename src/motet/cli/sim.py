@@ -19,7 +19,7 @@ from rich.table import Table
 from motet.errors import ConfigError
 from motet.runtime.trace import open_trace
 from motet.sim.runner import SCENARIOS, all_seeds, run_seed, run_seeds
-from motet.sim.scenarios.channels import Outcome
+from motet.sim.scenarios.channels import SeedOutcome
 
 DEMO_SEEDS = range(60)
 _OF_SOME = {  # counted only by some scenarios
@@ -113,7 +113,7 @@ def _one(scenario: str, seed: int, transcript: bool, as_json: bool, trace: Path 
     return 0 if outcome.is_ok else 1
 
 
-def _traced(scenario: str, seed: int, transcript: bool, trace: Path | None) -> Outcome:
+def _traced(scenario: str, seed: int, transcript: bool, trace: Path | None) -> SeedOutcome:
     if trace is None:
         return run_seed(scenario, seed, with_transcript=transcript)
     sink = open_trace(trace)
@@ -125,7 +125,7 @@ def _traced(scenario: str, seed: int, transcript: bool, trace: Path | None) -> O
 
 def _many(scenario: str, seeds: range, workers: int, as_json: bool) -> int:
     started = time.monotonic()
-    failed: list[Outcome] = []
+    failed: list[SeedOutcome] = []
     totals: Counter[str] = Counter()
     for outcome in _with_progress(
         run_seeds(scenario, seeds, workers), len(seeds), f"{scenario} {seeds.start}:{seeds.stop}"
@@ -171,7 +171,7 @@ def _demo(scenario: str, workers: int) -> int:
     return 1 if failed else 0
 
 
-def _with_progress(outcomes: Iterable[Outcome], total: int, title: str) -> Iterator[Outcome]:
+def _with_progress(outcomes: Iterable[SeedOutcome], total: int, title: str) -> Iterator[SeedOutcome]:
     """A bar on a terminal, otherwise a line now and then; on stderr, so that stdout has only the result."""
     if sys.stderr.isatty():
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -185,7 +185,7 @@ def _with_progress(outcomes: Iterable[Outcome], total: int, title: str) -> Itera
             typer.echo(f"{title}: {done} of {total}", err=True)
 
 
-def _as_dict(outcome: Outcome) -> dict[str, object]:
+def _as_dict(outcome: SeedOutcome) -> dict[str, object]:
     return {
         "seed": outcome.seed,
         "ok": outcome.is_ok,
@@ -196,7 +196,7 @@ def _as_dict(outcome: Outcome) -> dict[str, object]:
 
 
 def _summary(
-    scenario: str, seeds: range, failed: list[Outcome], totals: Counter[str], seconds: float
+    scenario: str, seeds: range, failed: list[SeedOutcome], totals: Counter[str], seconds: float
 ) -> dict[str, object]:
     return {
         "scenario": scenario,

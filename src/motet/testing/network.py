@@ -1,7 +1,7 @@
 """A simulated network, and real groups on it: the `Group` of `motet.join`, over the network model of the simulator.
 
-A name is a machine: whoever joins again under the name of one that crashed comes back at the same place. Cuts are
-between names, and hold for all groups. Everything is drawn from the seed, in the order in which it happens.
+A name stands for a machine: a member that joins under the name of a crashed one has the same address. Cuts are between
+names and apply to all groups. All random numbers are drawn from the seed, in the order of events.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class SimNetwork:
         profile = profile if profile is not None else NetworkProfile(loss=loss)
         self._network = Network(_LoopCalendar(loop), Random(self._rng.getrandbits(64)), profile)
         self._places: dict[tuple[str, str], Endpoint] = {}  # by group and name
-        self._transports: dict[Endpoint, SimTransport] = {}  # of those who live
+        self._transports: dict[Endpoint, SimTransport] = {}  # of live members
         self._cuts: list[Link] = []
 
     # Members
@@ -106,7 +106,7 @@ class SimNetwork:
         return self._places.setdefault((group, name), Endpoint(HOST, FIRST_PORT + len(self._places)))
 
     async def crash(self, group: Group) -> None:
-        """As if its process were killed: nobody hears of it; others notice by its silence."""
+        """Crash the member as `kill -9` does: the others are not notified, and suspect it when its heartbeats stop."""
         await group.close()
 
     # Faults
@@ -130,7 +130,7 @@ class SimNetwork:
         self.profile = replace(self.profile, loss=loss)
 
     def partition(self, *sides: Iterable[Who]) -> None:
-        """Members of different sides do not hear each other any more; whoever is on no side hears everybody."""
+        """Cut all links between members of different sides. A member on no side keeps its links to all."""
         self.heal()
         names = [[_name(who) for who in side] for side in sides]
         for side in names:
@@ -138,11 +138,11 @@ class SimNetwork:
             self._cut([(source, to) for source in side for to in others])
 
     def cut(self, source: Who, to: Who) -> None:
-        """What `source` sends does not get to `to`; the other direction is not touched."""
+        """Cut the link from `source` to `to`; the other direction stays open."""
         self._cut([(_name(source), _name(to))])
 
     def heal(self) -> None:
-        """No cuts any more; loss and delay stay as they are."""
+        """Heal all cuts; loss and delay stay as they are."""
         self._network.mend(self._cuts)
         self._cuts = []
 
@@ -152,7 +152,7 @@ class SimNetwork:
 
     @property
     def datagrams(self) -> int:
-        """How many were sent so far."""
+        """The number of datagrams sent so far."""
         return self._network.sent
 
     # What members need
@@ -174,14 +174,14 @@ class SimNetwork:
         self._network.send(here, there, len(data), lambda: self._arrive(to, source.endpoint, data))
 
     def _arrive(self, to: Endpoint, source: Endpoint, data: bytes) -> None:
-        """Whoever lives there by now gets it."""
+        """Deliver to the member that now runs at the endpoint."""
         receiver = self._transports.get(to)
         if receiver is not None:
             receiver.deliver(data, source)
 
 
 class SimJoining(Joining):
-    """Who is there is asked when the member starts, and not when it is made: several may be made and start at once."""
+    """Determines the seeds when the member starts, not when it is created, so that several can be created first."""
 
     __slots__ = ()
 
@@ -201,7 +201,7 @@ class SimTransport:
         self.lost = 0
         self.expects_runs = False
         self.receive_bytes = 0
-        self.address = Address(name, endpoint.host, endpoint.port, 1)  # the network model looks at the name only
+        self.address = Address(name, endpoint.host, endpoint.port, 1)  # the network model uses the name only
         self._network = network
         self._received: Received | None = None
 

@@ -13,7 +13,7 @@ import motet
 from benchmarks.peers.field import PEERS, why_not
 from motet.errors import ConfigError
 from motet.harness.bench import peer
-from motet.harness.bench.job import MOTET, Outcome, Run, Sample
+from motet.harness.bench.job import MOTET, Run, Sample, WorkerOutcome
 from motet.harness.bench.member import config_of
 from motet.harness.bench.plot import plot
 from motet.harness.bench.report import table, write_markdown
@@ -153,7 +153,9 @@ def test_a_plot_of_nothing_is_empty_and_still_a_picture() -> None:
 
 
 def test_an_outcome_is_what_happened_between_its_first_and_its_last_sample() -> None:
-    outcome = Outcome(0, [Sample(10.0, 1_000, 1.0, 50), Sample(11.0, 3_000, 1.5, 80), Sample(12.0, 5_000, 2.0, 70)])
+    outcome = WorkerOutcome(
+        0, [Sample(10.0, 1_000, 1.0, 50), Sample(11.0, 3_000, 1.5, 80), Sample(12.0, 5_000, 2.0, 70)]
+    )
     assert (outcome.rate, outcome.cpu_share, outcome.rss_bytes) == (2_000, 0.5, 80)
 
 
@@ -174,4 +176,4 @@ def test_an_installed_wheel_says_where_the_peers_are(tmp_path: Path, monkeypatch
 def test_every_peer_has_a_module_in_the_checkout(name: str) -> None:
     (module,) = (peer.module for peer in PEERS if peer.name == name)
     source = (peer.checkout() / "benchmarks" / "peers" / f"{module}.py").read_text()
-    assert "async def open_party(" in source or "def work(" in source
+    assert "async def open_system(" in source or "def work(" in source

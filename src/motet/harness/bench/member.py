@@ -1,4 +1,4 @@
-"""A member of a Motet group as the benchmark drives it, through the public API only."""
+"""A Motet member as a system under test, driven through the public API only."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Any
 
 import motet
 from motet.harness.bench.job import Job, Load
-from motet.harness.bench.party import Tally
+from motet.harness.bench.system_under_test import Tally
 
 KEY = "1:" + "5a" * 32  # for measurements only; nothing but zeros would be refused
 
 
-class MotetParty:
+class MotetSystem:
     def __init__(self, job: Job, group: motet.Group) -> None:
         self.group = group
         self.address = str(group.address.endpoint)
         self._load = job.load
-        self._rests = job.load.slow_ms / 1000 if job.index == 0 else 0.0
+        self._pause_s = job.load.slow_ms / 1000 if job.index == 0 else 0.0
         self._peer: motet.Address = group.address
         self._batches: AsyncIterator[motet.BatchEvent] = group.batches()
 
-    async def meet(self, addresses: Sequence[str]) -> None:
-        """The view is whole, and rules of faults are entered: joining was not to be measured."""
+    async def connect(self, addresses: Sequence[str]) -> None:
+        """Wait for the view of all members, and inject the fault rules, so that joining is not measured."""
         view = await self.group.until(lambda view: len(view.members) == self._load.members)
         self._peer = view.members[0]
         if self._load.drop:
@@ -57,10 +57,10 @@ class MotetParty:
             await self._count_singly(tally)
         async for event in self.group.batches():
             if isinstance(event, motet.Batch):
-                tally.looked_at += sum(map(len, event.payloads))
+                tally.bytes_read += sum(map(len, event.payloads))
                 tally.delivered += len(event.payloads)
-                if self._rests:
-                    await asyncio.sleep(self._rests)
+                if self._pause_s:
+                    await asyncio.sleep(self._pause_s)
 
     async def _count_singly(self, tally: Tally) -> None:
         async for event in self.group:
@@ -74,7 +74,7 @@ class MotetParty:
         await self.group.leave()
 
 
-async def open_party(job: Job) -> MotetParty:
+async def open_system(job: Job) -> MotetSystem:
     joining = motet.join(
         "bench",
         name=f"m{job.index}",
@@ -84,7 +84,7 @@ async def open_party(job: Job) -> MotetParty:
         thread=job.load.has_thread,
         on_call=lambda sender, payload: payload,
     )
-    return MotetParty(job, await joining)
+    return MotetSystem(job, await joining)
 
 
 def config_of(load: Load) -> motet.Config:

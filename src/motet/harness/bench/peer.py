@@ -16,7 +16,7 @@ from types import ModuleType
 
 import motet
 from motet.errors import ConfigError
-from motet.harness.bench.job import Kind
+from motet.harness.bench.job import MeasurementKind
 from motet.harness.bench.rows import Row
 
 Server = Callable[[str], AbstractContextManager[str]]  # given a directory for its files, yields where it listens
@@ -25,13 +25,13 @@ Server = Callable[[str], AbstractContextManager[str]]  # given a directory for i
 @dataclass(frozen=True, slots=True)
 class Peer:
     name: str
-    module: str  # in benchmarks/peers; it has `open_party`, or `work` if its processes are not driven from Python
+    module: str  # in benchmarks/peers; it has `open_system`, or `work` if its processes are not driven from Python
     about: str  # what it guarantees, so that a figure can be read
     modules: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
     jars: tuple[str, ...] = ()
-    kinds: tuple[Kind, ...] = ("rate", "latency")
+    kinds: tuple[MeasurementKind, ...] = ("rate", "latency")
     orders: tuple[str, ...] = ("fifo", "total")
     warm_up: float = 0.0  # seconds that it needs at least, where ours are too few
     why_not: str = ""  # why it cannot be measured anywhere

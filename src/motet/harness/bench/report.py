@@ -1,4 +1,4 @@
-"""Results for people: a table on the terminal, or Markdown with a plot beside it."""
+"""The results as a table on the terminal, or as Markdown with a plot."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def cells(results: Results, figure: Figure) -> tuple[str, ...]:
 
 
 def _few(values: list[float]) -> list[float]:
-    """Of a large group the first, the middle one and the last."""
+    """At most three values: of a large group the first, the middle one and the last."""
     return values if len(values) <= 4 else [values[0], values[len(values) // 2], values[-1]]
 
 
@@ -87,7 +87,7 @@ def _goal(row: Row) -> str:
 
 
 def write_markdown(results: Results, path: Path) -> None:
-    """The tables, with a plot of the rates beside the file."""
+    """Write the tables, and a plot of the rates beside them."""
     picture = path.with_suffix(".svg")
     picture.write_text(plot(results), encoding="utf-8")
     path.write_text("\n".join(_markdown(results, picture.name)) + "\n", encoding="utf-8")

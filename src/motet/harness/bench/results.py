@@ -14,12 +14,12 @@ from motet.harness.bench.rows import LESS_IS_BETTER, RIVAL, UNITS, Row
 
 @dataclass(slots=True)
 class Figure:
-    """One row as one system did it."""
+    """The runs of one row with one system."""
 
     row: Row
     system: str
     runs: list[Run] = field(default_factory=list)
-    skipped: str = ""  # why there are no runs
+    skipped: str = ""  # the reason if there are no runs
 
     def values(self) -> list[float]:
         return [_value(self.row, run) for run in self.runs]
@@ -35,7 +35,7 @@ class Figure:
 
     @property
     def cpu(self) -> list[float]:
-        """Cores that each member used, as in the middle run."""
+        """Cores used by each member in the median run."""
         return self._middle.cpu if self.runs else []
 
     @property
@@ -82,7 +82,7 @@ class Results:
         return figure.value / base.value
 
     def is_met(self, figure: Figure) -> bool | None:
-        """None: there is no goal, or what it is compared with was not measured."""
+        """None if there is no goal, or if the base row was not measured."""
         row = figure.row
         if row.goal is None or figure.value is None or figure.system != MOTET:
             return None

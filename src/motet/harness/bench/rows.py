@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Literal
 
 from motet.errors import ConfigError
-from motet.harness.bench.job import Kind, Load, Order
+from motet.harness.bench.job import Load, MeasurementKind, Order
 
 Metric = Literal["rate", "median", "calls", "seconds", "memory"]
 UNITS: dict[Metric, str] = {
@@ -30,7 +30,7 @@ class Row:
     name: str
     section: str
     title: str
-    kind: Kind
+    kind: MeasurementKind
     load: Load
     metric: Metric = "rate"
     rival: str = ""  # the row in which JGroups does the same work, if the run measures it
@@ -66,7 +66,7 @@ def _bytes(size: int) -> str:
 
 
 def _streams(order: Order, section: str, message_goal: float | None, goals: dict[str, float]) -> Iterator[Row]:
-    """Three members; one sends, which is not the coordinator, or all do."""
+    """Three members; either one that is not the coordinator sends, or all do."""
     for who, senders in (("1", 1), ("all", 3)):
         for size in (100, 1000, 10_000):
             name = f"{order}-{who}-{size}"
@@ -86,24 +86,24 @@ def _streams(order: Order, section: str, message_goal: float | None, goals: dict
 
 
 def on_the_loop(row: Row) -> Row:
-    """The same, without a thread for the protocols."""
+    """The row with the protocols on the application's loop, without a thread."""
     load = replace(row.load, has_thread=False)
     return replace(row, name=f"{row.name}-inloop", title=f"{row.title}, thread=False", load=load)
 
 
 def awake(row: Row) -> Row:
-    """The same on the loop, which looks again for a while before it sleeps."""
+    """The row on the application's loop, which polls for a while before it sleeps."""
     load = replace(row.load, has_thread=False, settings=(*row.load.settings, SPIN))
     return replace(row, name=f"{row.name}-spin", title=f"{row.title}, thread=False, spin=1ms", load=load)
 
 
 def in_all_modes(row: Row, *, has_peers: bool) -> Iterator[Row]:
-    """Where every microsecond counts."""
+    """All modes of a row that measures latency."""
     yield from (replace(row, has_peers=has_peers), on_the_loop(row), awake(row))
 
 
 def by_ip_multicast(row: Row) -> Row:
-    """The same, with one datagram for all members."""
+    """The row with IP multicast: one datagram reaches all members."""
     load = replace(row.load, settings=(*row.load.settings, *IP_MULTICAST))
     return replace(row, name=f"{row.name}-ip", title=f"{row.title}, IP multicast", load=load)
 
@@ -128,7 +128,7 @@ def _direct() -> Iterator[Row]:
 
 
 def _loss() -> Iterator[Row]:
-    """Compared with the same work without loss."""
+    """Rows under loss, compared with the same workload without loss."""
     for percent, goal in ((1, 0.5), (10, 0.2)):
         load = Load(size=1000, drop=percent / 100)
         title = f"3 members, 1 sender, 1000 B, {percent} % of received datagrams dropped"
@@ -213,7 +213,7 @@ def _growth() -> Iterator[Row]:
 
 
 def _costs() -> Iterator[Row]:
-    """What a key and a journal cost, beside the same work without."""
+    """Rows with a key or a journal, compared with the same workload without."""
     for order in _ORDERS:
         for size in (100, 1000):
             plain = Load(size=size, order=order)

@@ -1,4 +1,4 @@
-"""Rows one after the other, each in as many runs as wanted; the runs of a row take turns with those of the peers."""
+"""Measures the rows one after the other; the runs of Motet and of its peers alternate within a row."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from motet.errors import MotetError
-from motet.harness.bench.conduct import measure
 from motet.harness.bench.job import MOTET, Run
+from motet.harness.bench.measure import measure
 from motet.harness.bench.peer import Peer, absences, all_peers
 from motet.harness.bench.results import Figure, Results
 from motet.harness.bench.rows import Row
@@ -17,7 +17,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How long and how often."""
+    """The duration and the number of runs."""
 
     runs: int = 3
     seconds: float = 4.0

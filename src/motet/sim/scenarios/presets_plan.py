@@ -50,7 +50,7 @@ FAULTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class MessageChain:
     """Ordered messages that a process sends one by one: the next when it has delivered the one before."""
 
     at: int
@@ -65,7 +65,7 @@ class PresetsPlan(GroupPlan):
     good_network: NetworkProfile = field(default_factory=NetworkProfile)
     churn_network: NetworkProfile | None = None  # until the last fault is over: merges take seconds on it
     ordered: frozenset[int] = frozenset()  # the numbers of the bursts that are ordered
-    chains: tuple[Chain, ...] = ()
+    chains: tuple[MessageChain, ...] = ()
 
     @property
     def bound_ns(self) -> int:
@@ -199,14 +199,16 @@ def _draw_sides(rng: Random, members: int) -> tuple[int, ...]:
 _Work = list[tuple[Burst, bool]]  # the bursts, and which of them are ordered
 
 
-def _draw_work(rng: Random, members: int, network: NetworkProfile, until: int) -> tuple[_Work, tuple[Chain, ...]]:
+def _draw_work(
+    rng: Random, members: int, network: NetworkProfile, until: int
+) -> tuple[_Work, tuple[MessageChain, ...]]:
     """One to all send: in a few bursts, at a steady pace, or one by one; some of it is only FIFO."""
     senders = rng.sample(range(members), rng.choice([1, members, rng.randint(1, members)]))
     total = rng.choice([30, 90, 300])
     style = rng.choice(["bursts", "paced", "one by one"])
     if style == "one by one":
         length = 5 if network.loss or network.stragglers else 40
-        chains = tuple(Chain(rng.randrange(SECOND), who, _sizes(rng, length)) for who in senders)
+        chains = tuple(MessageChain(rng.randrange(SECOND), who, _sizes(rng, length)) for who in senders)
         return _spread(rng, senders, 10, until), chains
     pace = 1 if style == "paced" else 20
     return _spread(rng, senders, total, until, pace), ()

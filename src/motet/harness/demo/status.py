@@ -1,4 +1,4 @@
-"""What the director knows of everybody, as the words of the processes come in; the display shows it."""
+"""The status of all processes, updated by their messages and shown by the display."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import Any
 from motet.errors import MotetError
 from motet.harness.demo.plan import NAMES
 
-LOOK_EVERY_S = 0.05
-TRAIL = 10  # tellings, some four seconds
+POLL_EVERY_S = 0.05
+TRAIL = 10  # reports, about four seconds
 
 
 class DemoError(MotetError):
-    """The demo could not go on; the text says what happened, and `log` where to look."""
+    """The demo cannot continue. The text gives the reason, and `log` is the log file of the cause."""
 
     def __init__(self, text: str, log: Path | None = None) -> None:
         super().__init__(text)
@@ -28,40 +28,40 @@ class DemoError(MotetError):
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """What an act waits for, so that its deadline can name it."""
+    """A condition that an act waits for, named in the error if its deadline passes."""
 
     until: str
-    process: str  # whose log may say why it does not come; empty: anybody's
+    process: str  # the process whose log may show the reason; empty: any
 
 
 @dataclass(slots=True)
 class MemberLine:
-    """One member, by its latest words."""
+    """The status of one member by its latest messages."""
 
     name: str
     state: str = "not started"
-    life: int = 1
+    incarnation: int = 1
     view: int = 0
     members: tuple[str, ...] = ()
     is_primary: bool = False
     is_alive: bool = False
-    tellings: int = 0  # how often it told its figures
+    reports: int = 0  # number of status reports received
     trail: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=TRAIL))  # (when, position)
     figures: dict[str, Any] = field(default_factory=dict)
 
-    def hear(self, word: Mapping[str, Any]) -> None:
-        stats = word.get("stats", {})
+    def on_message(self, message: Mapping[str, Any]) -> None:
+        stats = message.get("stats", {})
         self.figures |= stats
-        self.tellings += bool(stats)
+        self.reports += bool(stats)
         if stats:
             self.trail.append((time.monotonic(), self.position))
-        view = word.get("view") or stats.get("view")
+        view = message.get("view") or stats.get("view")
         if view:
             self.view, self.members, self.is_primary = view["number"], tuple(view["members"]), view["primary"]
 
-    def begin_anew(self) -> None:
-        """A new process takes this one's place."""
-        self.life += 1
+    def begin_incarnation(self) -> None:
+        """Reset the status for a new incarnation."""
+        self.incarnation += 1
         self.figures.clear()
         self.trail.clear()
 
@@ -96,7 +96,7 @@ class StreamLine:
 
 
 @dataclass(slots=True)
-class Board:
+class DemoStatus:
     lines: dict[str, MemberLine] = field(default_factory=lambda: {name: MemberLine(name) for name in NAMES})
     stream: StreamLine = field(default_factory=StreamLine)
     began: float = field(default_factory=time.monotonic)
@@ -112,7 +112,7 @@ class Board:
 
     @property
     def position(self) -> int:
-        """Of whoever is furthest."""
+        """The highest position of any member."""
         return max(line.position for line in self.lines.values())
 
     def total(self, figure: str) -> int:
@@ -129,10 +129,10 @@ class Board:
 
     async def fresh(self, names: tuple[str, ...]) -> None:
         """Figures that were taken after this call: the second ones from now on, for the next may be on their way."""
-        before = {name: self.lines[name].tellings for name in names}
+        before = {name: self.lines[name].reports for name in names}
         await self.until(
-            lambda: all(self.lines[name].tellings >= before[name] + 2 for name in names),
-            f"{', '.join(names)} tell how far they are",
+            lambda: all(self.lines[name].reports >= before[name] + 2 for name in names),
+            f"{', '.join(names)} have reported their status",
         )
 
     async def until(self, is_so: Callable[[], bool], what: str, process: str = "") -> float:
@@ -140,7 +140,7 @@ class Board:
         begun = time.monotonic()
         with self.waiting(what, process):
             while not is_so():
-                await asyncio.sleep(LOOK_EVERY_S)
+                await asyncio.sleep(POLL_EVERY_S)
         return time.monotonic() - begun
 
     @contextmanager

@@ -1,10 +1,10 @@
-"""One member of a run, in a process of its own. It does what it is told, line by line, and says where it stands.
+"""One member of a run in its own process. It executes commands, one per line, and reports its status.
 
     in:   {"do": "go"}  {"do": "inject", "rule": ...}  {"do": "send"}  {"do": "snapshot"}
           {"do": "report"}
-    out:  {"endpoint": ...}  {"ready": true}  {"standing": ...}  {"injected": rule}  {"report": ...}  {"error": ...}
+    out:  {"endpoint": ...}  {"ready": true}  {"status": ...}  {"injected": rule}  {"report": ...}  {"error": ...}
 
-`send` is one message more than its share. The end of its input is the end of the process.
+`send` multicasts one message beyond its share. The process exits at the end of its input.
 """
 
 from __future__ import annotations
@@ -25,37 +25,39 @@ from motet.api.joining import Joining
 from motet.config import Config
 from motet.errors import MotetError
 from motet.harness.child_link import say, tie_to_parent
+from motet.harness.runs.member_status import MemberStatus
 from motet.harness.runs.sequence import DeliveredSequence, counts_of, digest, gaps, read_batch, save, save_numbers
-from motet.harness.runs.standing import Standing
 from motet.harness.runs.work import NUMBER_BITS, Work, entry_of, name_of, payloads_of
 
 GROUP = "run"
 BATCH_BYTES = 50_000
-STANDING_EVERY_S = 0.1
+STATUS_EVERY_S = 0.1
 SNAPSHOT_S = 30.0
 MOST_LOST = 1_000
-FAILED = 3  # exit code of a member that could not go on; it has said why
+FAILED = 3  # exit code of a member that failed and has reported the reason
 
 
 @dataclass(slots=True)
 class MemberReport:
-    """What one member saw."""
+    """The results of one member."""
 
     member: str
-    delivered: int = 0  # messages that it delivered, and that were not rolled back
+    delivered: int = 0  # messages that were delivered and not rolled back
     stable: int = 0
     position: int = 0
     rolled_back: int = 0
-    views: int = 0  # installed
-    view_changes: int = 0  # of those, after all members were in one view and had begun
-    damaged: int = 0  # messages whose content is not what was sent
-    gaps: list[tuple[int, int]] = field(default_factory=list)  # positions that it missed while it was removed
-    digest: str = ""  # of the stable prefix: positions, senders, contents
-    accepted: int = 0  # of its own messages
-    failed_sends: int = 0  # of those, reported as failed
-    lost: list[int] = field(default_factory=list)  # of those, neither delivered here nor reported: some of them
+    views: int = 0  # number of installed views
+    view_changes: int = 0  # views installed after the start command
+    damaged: int = 0  # messages whose content differs from what was sent
+    # Positions that it missed while it was not in the primary view.
+    gaps: list[tuple[int, int]] = field(default_factory=list)
+    digest: str = ""  # digest of positions, senders and contents of the stable prefix
+    accepted: int = 0  # its own messages that were accepted
+    failed_sends: int = 0  # accepted messages that were reported as failed
+    # The first accepted messages that were neither delivered here nor reported.
+    lost: list[int] = field(default_factory=list)
     lost_count: int = 0
-    repeated: int = 0  # of those, delivered more than once
+    repeated: int = 0  # accepted messages that were delivered more than once
     failures: list[str] = field(default_factory=list)
     seconds: float = 0.0  # from the first delivery to the last
     latency_us: dict[str, Any] = field(default_factory=dict)
@@ -100,31 +102,33 @@ class MemberOfRun:
         self._report = MemberReport(group.address.name)
         self._failed: set[int] = set()  # own messages that were reported as failed
         self._reported: set[int] = set()  # own messages that were rolled back
-        self._taken = 0  # the position up to which the log has come to us, or was passed over
-        self._view_position = 0  # where the log stood when the current view began
+        self._reached = 0  # the position up to which the log was delivered or skipped
+        self._view_position = 0  # the position of the log at the start of the current view
         self._views_before = 0
         self._sent_all = asyncio.Event()
         self._began = self._ended = 0.0
         self._snapshot: asyncio.Task[None] | None = None
 
     async def live(self) -> None:
-        """Until there are no more commands; or until something goes wrong, which is then raised."""
-        tasks = [asyncio.create_task(step) for step in (self._deliver(), self._tell(), self._obey())]
-        meeting = asyncio.create_task(self._meet())
+        """Run until the commands end or a task fails; the failure is raised."""
+        tasks = [
+            asyncio.create_task(step) for step in (self._deliver(), self._report_status(), self._execute_commands())
+        ]
+        waiting_for_view = asyncio.create_task(self._await_full_view())
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in (*tasks, meeting):
+        for task in (*tasks, waiting_for_view):
             task.cancel()
-        await asyncio.gather(*tasks, meeting, return_exceptions=True)
+        await asyncio.gather(*tasks, waiting_for_view, return_exceptions=True)
         for task in done:
             task.result()
 
-    async def _meet(self) -> None:
+    async def _await_full_view(self) -> None:
         await self._group.until(lambda view: view.is_primary and len(view.members) == self._work.members)
         say(ready=True)
 
     # Commands
 
-    async def _obey(self) -> None:
+    async def _execute_commands(self) -> None:
         lines = await _lines()
         sending: asyncio.Task[None] | None = None
         while line := await lines.readline():
@@ -133,7 +137,7 @@ class MemberOfRun:
                 case "go":
                     self._views_before = self._report.views
                     sending = asyncio.create_task(self._send())
-                    sending.add_done_callback(_tell_of_failure)
+                    sending.add_done_callback(_report_failure)
                 case "inject":
                     self._group.inject(command["rule"])
                     say(injected=command["rule"])
@@ -142,7 +146,7 @@ class MemberOfRun:
                 case "send":
                     await self._send_one()
                 case "report":
-                    say(report=asdict(self._made_report()))
+                    say(report=asdict(self._build_report()))
 
     # Sending
 
@@ -166,11 +170,11 @@ class MemberOfRun:
     async def _deliver(self) -> None:
         async for event in self._group.batches():
             if isinstance(event, Batch):
-                self._take(event)
+                self._on_batch(event)
             else:
-                self._notice(event)
+                self._on_event(event)
 
-    def _take(self, batch: Batch) -> None:
+    def _on_batch(self, batch: Batch) -> None:
         self._ended = time.perf_counter()
         self._began = self._began or self._ended
         sender = int(batch.sender.name.removeprefix("m"))
@@ -179,30 +183,33 @@ class MemberOfRun:
         self._report.delivered += len(batch.payloads)
         if batch.position is not None:
             self._sequence.add(batch.position, entries)
-            self._taken = batch.position + len(batch.payloads) - 1
+            self._reached = batch.position + len(batch.payloads) - 1
         if self._work.snapshot_after and self._report.delivered >= self._work.snapshot_after:
             self._begin_snapshot()
 
-    def _notice(self, event: BatchEvent) -> None:
+    def _on_event(self, event: BatchEvent) -> None:
         if isinstance(event, RolledBack):
             self._roll_back(event.first)
         elif isinstance(event, ViewInstalled):
             self._report.views += 1
             self._view_position = event.position
-            if self._work.journal is None:  # nobody fetches what was missed: the log goes on here
-                self._taken = max(self._taken, event.position)
+            # Without a journal, missed positions are not fetched, and the log continues here.
+            if self._work.journal is None:
+                self._reached = max(self._reached, event.position)
         elif isinstance(event, SendFailed) and event.order != "direct":
             self._failed.update(range(event.first - 1, event.last) if event.first else ())
             self._report.failures.append(str(event.error))
 
     def _roll_back(self, first: int) -> None:
-        """Whoever hears of it knows that its own messages among them may be in no log: they are reported so."""
+        """Forget rolled-back deliveries. The event reports to the sender that its own messages among them may be
+        lost.
+        """
         forgotten = self._sequence.roll_back(first)
-        self._taken = min(self._taken, first - 1)
+        self._reached = min(self._reached, first - 1)
         if (
             self._work.journal is None
-        ):  # the view is told before what it rolled back, and the log goes on at its position
-            self._taken = max(self._taken, self._view_position)
+        ):  # the view event comes before the rollback, and the log continues at its position
+            self._reached = max(self._reached, self._view_position)
         self._report.rolled_back += len(forgotten)
         self._report.delivered -= len(forgotten)
         own = entry_of(self._work.index, 0)
@@ -213,7 +220,7 @@ class MemberOfRun:
             self._snapshot = asyncio.create_task(self._take_snapshot())
 
     async def _take_snapshot(self) -> None:
-        """The result may be large: it goes into a file."""
+        """Take a snapshot and write it to a file, because the result may be large."""
         try:
             result: dict[str, Any] = (await self._group.snapshot(SNAPSHOT_S)).as_dict()
         except MotetError as error:
@@ -221,26 +228,27 @@ class MemberOfRun:
         path = Path(self._work.directory) / f"{self._report.member}.snapshot"
         path.write_text(json.dumps(result), encoding="utf-8")
 
-    # What is told
+    # Reports
 
-    async def _tell(self) -> None:
+    async def _report_status(self) -> None:
         while True:
-            progress = self._progress()  # first: what was sent by now is known to the member when it is asked
-            standing = await asyncio.wrap_future(self._group._look(Standing.of))
-            say(standing=standing.as_dict() | progress)
-            await asyncio.sleep(STANDING_EVERY_S)
+            # Read before the member's status, so that the status covers every message counted here.
+            progress = self._progress()
+            status = await asyncio.wrap_future(self._group._look(MemberStatus.of))
+            say(status=status.as_dict() | progress)
+            await asyncio.sleep(STATUS_EVERY_S)
 
     def _progress(self) -> dict[str, Any]:
         return {
             "delivered": self._report.delivered,
-            "taken": self._taken,  # what of the log has come as far as the application
+            "taken": self._reached,  # the position that the application has reached
             "accepted": self._report.accepted,
             "has_sent_all": self._sent_all.is_set(),
             "has_snapshot": self._snapshot is not None and self._snapshot.done(),
             "takes_snapshot": self._snapshot is not None,
         }
 
-    def _made_report(self) -> MemberReport:
+    def _build_report(self) -> MemberReport:
         report, stats = self._report, self._group.stats()
         report.position, report.stable = stats["log"]["position"], stats["log"]["stable"]
         report.view_changes = report.views - self._views_before
@@ -257,7 +265,7 @@ class MemberOfRun:
         return report
 
     def _account(self) -> None:
-        """Every message that was accepted is in our log, or was reported as failed; else it is lost."""
+        """Count accepted messages that are neither in this log nor reported as failed."""
         report = self._report
         report.failed_sends = len(self._failed)
         if self._work.order != "total" or not report.accepted:
@@ -270,7 +278,7 @@ class MemberOfRun:
         report.repeated = int((counts > 1).sum())
 
 
-def _tell_of_failure(task: asyncio.Task[None]) -> None:
+def _report_failure(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
         say(error=f"sending failed: {error}")
 

@@ -1,7 +1,7 @@
-"""The verdict: each promise, whether it was kept, and the figure that shows it.
+"""The verdict of the demo: for each promise whether it held, and the figure that shows it.
 
-What is read here is read without Spark and without the protocols' own bookkeeping: the five journals as tables, and in
-them the numbers that the speakers wrote into their messages.
+The evaluation uses neither Spark nor the state of the protocols. It reads the five journals as tables, and the numbers
+that the senders wrote into their messages.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from motet.log.journal.schema import LOG_SCHEMA
 HELD, BROKEN, NOT_SHOWN = "held", "NOT HELD", "not shown"
 
 ONE_LOG = "all five hold the same log"
-NOTHING_LOST = "what a sender was told is safe is in it"
+NOTHING_LOST = "every message reported as stable is in it"
 ONCE = "nothing is twice or out of its sender's order"
 REPAIR = "lost datagrams are repaired"
 CRASH = "a crash stops nobody"
 RESTART = "a member that comes back has what it missed"
-SNAPSHOT = "a snapshot is one consistent picture"
-PARTITION = "of two sides one goes on, never both"
+SNAPSHOT = "a snapshot is one consistent cut"
+PARTITION = "of two sides one continues, never both"
 MERGE = "sides that meet again become one group"
 TABLE = "Spark's table has each message exactly once"
 AUDIT = "the audit finds no broken guarantee"
 PROMISES = (ONE_LOG, NOTHING_LOST, ONCE, REPAIR, CRASH, RESTART, SNAPSHOT, PARTITION, MERGE, TABLE, AUDIT)
 
-OWN = "delivered_at"  # the one column that differs from member to member
+OWN = "delivered_at"  # the only column that differs between members
 MOST_NAMED = 5
 
 
@@ -45,45 +45,45 @@ class Promise:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """Why the demo ended before its end."""
+class DemoFailure:
+    """Why the demo ended early."""
 
-    act: str  # its number and title, as in "2. Three speak at once, five hear one order"
+    act: str  # its number and title, as in "4. kill -9 ada"
     reason: str
     log: str  # a file, or the directory of all logs
 
 
 @dataclass(frozen=True, slots=True)
-class Voice:
-    """What one speaker knew of its messages in one life, when it last spoke to the director."""
+class SenderRecord:
+    """What one sender knew of the messages of one incarnation at its last report to the director."""
 
     name: str
-    life: int
-    sent: int  # at least, if it was killed
-    settled_to: int  # it was told that these are stable
-    failed: tuple[tuple[int, int], ...]  # it was told that these may be missing
+    incarnation: int
+    sent: int  # a lower bound if it was killed
+    settled_to: int  # messages up to here are settled: stable or failed
+    failed: tuple[tuple[int, int], ...]  # ranges that were reported to it as failed
     was_killed: bool = False
 
     @property
-    def told_of(self) -> int:
+    def reported_failed(self) -> int:
         return sum(last - first + 1 for first, last in self.failed)
 
     @property
     def safe(self) -> int:
-        """How many it was told are stable. What failed was settled before what was sent after it."""
+        """How many messages were reported to it as stable. Messages settle in the order of sending."""
         return self.settled_to - sum(last - first + 1 for first, last in self.failed if last <= self.settled_to)
 
     def may_lack(self, n: int) -> bool:
-        is_told = any(first <= n <= last for first, last in self.failed)
-        return is_told or (self.was_killed and n > self.settled_to)
+        is_reported = any(first <= n <= last for first, last in self.failed)
+        return is_reported or (self.was_killed and n > self.settled_to)
 
 
 @dataclass(slots=True)
-class Verdict:
+class DemoVerdict:
     seconds: float = 0.0
     out: str = ""
     report: str | None = None
-    failure: Failure | None = None
+    failure: DemoFailure | None = None
     _found: dict[str, Promise] = field(default_factory=dict)
 
     @property
@@ -93,19 +93,19 @@ class Verdict:
     def _not_found(self, name: str) -> Promise:
         if self.failure is not None:
             return Promise(name, NOT_SHOWN, f"the demo ended in act {self.failure.act.partition('.')[0]}")
-        return Promise(name, BROKEN, "it was never looked at")
+        return Promise(name, BROKEN, "it was never evaluated")
 
     @property
     def is_good(self) -> bool:
-        """Not shown is not broken: it is said, and why. A demo that ended early is not good."""
+        """Whether no promise is broken. Promises not shown do not count against it, but an early end does."""
         return self.failure is None and not self.is_broken
 
     @property
     def is_broken(self) -> bool:
         return any(promise.state == BROKEN for promise in self.promises)
 
-    def add(self, name: str, is_held: bool, figure: str) -> None:
-        self._found[name] = Promise(name, HELD if is_held else BROKEN, figure)
+    def add(self, name: str, holds: bool, figure: str) -> None:
+        self._found[name] = Promise(name, HELD if holds else BROKEN, figure)
 
     def not_shown(self, name: str, why: str) -> None:
         self._found[name] = Promise(name, NOT_SHOWN, why)
@@ -123,7 +123,7 @@ def read_journal(directory: Path) -> pa.Table:
 
 
 def same_log(journals: Sequence[Path]) -> tuple[bool, str, pa.Table]:
-    """Whether all journals hold the same rows, told in a figure, and one of them."""
+    """Whether all journals hold the same rows, a sentence about it, and the rows of the first one."""
     first = read_journal(journals[0])
     log = first.drop_columns([OWN])
     differing = [path.name for path in journals[1:] if not read_journal(path).drop_columns([OWN]).equals(log)]
@@ -136,26 +136,26 @@ def same_log(journals: Sequence[Path]) -> tuple[bool, str, pa.Table]:
     return True, f"{len(positions):,} positions, the same message at each in all {len(journals)} journals", first
 
 
-def heard(log: pa.Table) -> dict[tuple[str, int], list[int]]:
-    """The numbers of each speaker's messages, in the order of the log."""
+def numbers_by_sender(log: pa.Table) -> dict[tuple[str, int], list[int]]:
+    """The numbers of the messages of each sender, in the order of the log."""
     numbers: dict[tuple[str, int], list[int]] = {}
     for payload in log.column("payload").to_pylist():
         message = json.loads(payload)
-        numbers.setdefault((message["from"], message["life"]), []).append(message["n"])
+        numbers.setdefault((message["from"], message["incarnation"]), []).append(message["n"])
     return numbers
 
 
-def nothing_lost(voices: Sequence[Voice], numbers: dict[tuple[str, int], list[int]]) -> tuple[bool, str]:
+def nothing_lost(records: Sequence[SenderRecord], numbers: dict[tuple[str, int], list[int]]) -> tuple[bool, str]:
     lost = [
-        f"{voice.name} {n}"
-        for voice in voices
-        for n in sorted(set(range(1, voice.sent + 1)) - set(numbers.get((voice.name, voice.life), ())))
-        if not voice.may_lack(n)
+        f"{record.name} {n}"
+        for record in records
+        for n in sorted(set(range(1, record.sent + 1)) - set(numbers.get((record.name, record.incarnation), ())))
+        if not record.may_lack(n)
     ]
     if lost:
-        return False, f"{len(lost)} are not in the log, and nobody was told: {', '.join(lost[:MOST_NAMED])}"
-    told, safe = sum(voice.told_of for voice in voices), sum(voice.safe for voice in voices)
-    rest = f"; of {told:,} others their sender was told that they may be missing" if told else ""
+        return False, f"{len(lost)} are not in the log, and were not reported as failed: {', '.join(lost[:MOST_NAMED])}"
+    reported, safe = sum(record.reported_failed for record in records), sum(record.safe for record in records)
+    rest = f"; {reported:,} others were reported to their senders as failed" if reported else ""
     return True, f"{safe:,} of {safe:,} messages{rest}"
 
 
@@ -169,4 +169,7 @@ def once_and_in_order(numbers: dict[tuple[str, int], list[int]]) -> tuple[bool, 
     if wrong:
         return False, f"twice or out of order: {', '.join(wrong[:MOST_NAMED])}"
     count = sum(map(len, numbers.values()))
-    return True, f"{count:,} messages of {len({name for name, _ in numbers})} speakers, each once, as they were sent"
+    return (
+        True,
+        f"{count:,} messages of {len({name for name, _ in numbers})} senders, each once, in the order of sending",
+    )

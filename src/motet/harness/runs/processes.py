@@ -1,7 +1,7 @@
-"""The members of a run, seen from whoever started them: commands go in, words come out, and none outlives the run.
+"""The processes of a run: commands go to their stdin, messages come from their stdout, and none outlives the run.
 
-Each runs in a session of its own, so that Ctrl-C on the terminal reaches the run alone, which then ends them all; and
-each ends by itself when the run is gone (child_link.py). What a member writes to its error stream goes into a file.
+Each process runs in its own session, so that Ctrl-C on the terminal reaches only the run, which then ends all of them.
+A process also ends by itself when the run is gone (child_link.py). Its stderr goes to a file.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from types import TracebackType
 from typing import Any
 
 from motet.errors import MotetError
-from motet.harness.runs.child import FAILED
-from motet.harness.runs.work import START_S, Plan, Work, name_of
+from motet.harness.runs.member_process import FAILED
+from motet.harness.runs.work import START_S, RunPlan, Work, name_of
 
 MOST_LINE = 16 << 20
 LAST_LINES = 10
-Word = dict[str, Any]
+ProcessMessage = dict[str, Any]
 
 
 class RunFailedError(MotetError):
-    """A run could not be brought to its end."""
+    """A run could not be completed."""
 
 
-class Player:
-    """One process."""
+class RunMember:
+    """One member process of a run."""
 
     def __init__(self, work: Work, log: Path, changed: asyncio.Event) -> None:
         self.index = work.index
         self.name = name_of(work.index)
-        self.words: Word = {}  # the last one of each kind
-        self.was_killed = False  # on purpose
+        self.messages: ProcessMessage = {}  # the last message of each kind
+        self.was_killed = False  # whether it was killed on purpose
         self._work = work
         self._log = log
         self._changed = changed
@@ -63,22 +63,22 @@ class Player:
         assert self._process is not None
         assert self._process.stdout is not None
         while line := await self._process.stdout.readline():
-            with contextlib.suppress(ValueError):  # whatever a library prints is not for us
-                self.words |= json.loads(line)
+            with contextlib.suppress(ValueError):  # other output, as of a library, is ignored
+                self.messages |= json.loads(line)
             self._changed.set()
         await self._process.wait()
         self._changed.set()
 
     @property
-    def standing(self) -> Word:
-        return dict(self.words.get("standing", {}))
+    def status(self) -> ProcessMessage:
+        return dict(self.messages.get("status", {}))
 
     @property
     def end(self) -> str | None:
-        """How it ended, if it was not meant to; None while it lives."""
+        """How it ended unexpectedly; None while it runs, or if its end was intended."""
         code = self._process.returncode if self._process is not None else None
-        if "error" in self.words:
-            return f"{self.name} stopped: {self.words['error']}"
+        if "error" in self.messages:
+            return f"{self.name} stopped: {self.messages['error']}"
         if code is None or self.was_killed:
             return None
         if code < 0:
@@ -88,11 +88,11 @@ class Player:
     def say(self, **command: Any) -> None:
         assert self._process is not None
         assert self._process.stdin is not None
-        with contextlib.suppress(ConnectionError):  # its end is noticed where its words are read
+        with contextlib.suppress(ConnectionError):  # the reading task handles its exit
             self._process.stdin.write(json.dumps(command).encode() + b"\n")
 
     def kill(self) -> None:
-        """As `kill -9` does, and on purpose."""
+        """Kill the process on purpose, as `kill -9` does."""
         self.was_killed = True
         self._signal(signal.SIGKILL)
 
@@ -102,7 +102,7 @@ class Player:
                 self._process.send_signal(number)
 
     async def finish(self, *, at_once: bool) -> None:
-        """The end of its input is the end of a member; if that takes too long, or there is no time, it is killed."""
+        """Close its stdin, which ends the process; kill it after 10 s, or at once."""
         if self._process is None:
             return
         if self._process.stdin is not None:
@@ -117,51 +117,51 @@ class Player:
             await self._reading
 
     def last_lines(self) -> list[str]:
-        """What it wrote to its error stream."""
+        """The last lines of its stderr."""
         with contextlib.suppress(OSError):
             return self._log.read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:]
         return []
 
 
-class Party:
-    """All processes of one run, in a directory that is gone afterwards unless somebody keeps it."""
+class RunProcesses:
+    """All processes of one run, with a temporary directory that is removed unless `keeps` is set."""
 
-    def __init__(self, plan: Plan, journals: Path | None = None, *, keeps_journals: bool = False) -> None:
+    def __init__(self, plan: RunPlan, journals: Path | None = None, *, keeps_journals: bool = False) -> None:
         self.plan = plan
         self.directory = Path(tempfile.mkdtemp(prefix="motet-run-"))
-        self.players: list[Player] = []
-        self.keeps = False  # the directory stays: something is to be looked into
+        self.members: list[RunMember] = []
+        self.keeps = False  # keep the directory for the analysis of a failure
         self.journals = journals or (self.directory if keeps_journals else None)
         self._changed = asyncio.Event()
         self._is_over = False
 
-    async def __aenter__(self) -> Party:
+    async def __aenter__(self) -> RunProcesses:
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Whatever happens, even a second interruption, no process and no directory is left."""
+        """Leave no process and no directory behind, even if the clean-up is interrupted again."""
         ending = asyncio.ensure_future(self._end(at_once=kind is not None))
         while not ending.done():
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.shield(ending)
 
     async def _end(self, *, at_once: bool) -> None:
-        await asyncio.gather(*(player.finish(at_once=at_once) for player in self.players), return_exceptions=True)
+        await asyncio.gather(*(member.finish(at_once=at_once) for member in self.members), return_exceptions=True)
         if not self.keeps:
             shutil.rmtree(self.directory, ignore_errors=True)
 
-    # The beginning
+    # Start
 
     async def gather(self) -> None:
-        """Start all of them, and wait until they are in one view."""
+        """Start all members and wait until they are in one view."""
         await self._start(0, ())
-        await self.until(lambda: "endpoint" in self.players[0].words, START_S, "its first member to start")
-        seeds = (str(self.players[0].words["endpoint"]),)
+        await self.until(lambda: "endpoint" in self.members[0].messages, START_S, "its first member to start")
+        seeds = (str(self.members[0].messages["endpoint"]),)
         await asyncio.gather(*(self._start(index, seeds) for index in range(1, self.plan.members)))
         limit = START_S + 2 * self.plan.members
-        await self.until(lambda: all("ready" in one.words for one in self.players), limit, "all members in one view")
+        await self.until(lambda: all("ready" in one.messages for one in self.members), limit, "all members in one view")
 
     async def _start(self, index: int, seeds: Sequence[str]) -> None:
         plan = self.plan
@@ -177,44 +177,44 @@ class Party:
             str(self.journals / f"member-{index}") if self.journals is not None else None,
             plan.snapshot_after if index == 0 else 0,
         )
-        player = Player(work, self.directory / f"{name_of(index)}.log", self._changed)
-        self.players.append(player)
-        self.players.sort(key=lambda one: one.index)
-        await player.start()
+        member = RunMember(work, self.directory / f"{name_of(index)}.log", self._changed)
+        self.members.append(member)
+        self.members.sort(key=lambda one: one.index)
+        await member.start()
 
-    # Words
+    # Messages
 
     @property
-    def alive(self) -> list[Player]:
-        return [player for player in self.players if not player.was_killed and player.end is None]
+    def alive(self) -> list[RunMember]:
+        return [member for member in self.members if not member.was_killed and member.end is None]
 
-    def tell(self, players: Sequence[Player], **command: Any) -> None:
-        for player in players:
-            player.say(**command)
+    def send(self, members: Sequence[RunMember], **command: Any) -> None:
+        for member in members:
+            member.say(**command)
 
-    async def inject(self, players: Sequence[Player], *rules: str) -> None:
+    async def inject(self, members: Sequence[RunMember], *rules: str) -> None:
         for rule in rules:
-            self.tell(players, do="inject", rule=rule)
-            injected = lambda rule=rule: all(one.words.get("injected") == rule for one in players)  # noqa: E731
+            self.send(members, do="inject", rule=rule)
+            injected = lambda rule=rule: all(one.messages.get("injected") == rule for one in members)  # noqa: E731
             await self.until(injected, START_S, f"the fault {rule}")
 
     async def until(
-        self, is_so: Callable[[], bool], seconds: float | None, what: str, *, minds_ends: bool = True
+        self, is_so: Callable[[], bool], seconds: float | None, what: str, *, fails_on_exit: bool = True
     ) -> None:
-        """Wait for something that members say; one that ends unasked ends the run, unless told otherwise."""
+        """Wait for a condition on the messages. With `fails_on_exit`, an unexpected exit of a member fails the run."""
         try:
             async with asyncio.timeout(seconds):
                 while not is_so():
                     self._changed.clear()
-                    if minds_ends:
+                    if fails_on_exit:
                         self.check()
                     await self._changed.wait()
         except TimeoutError:
-            raise DeadlineError(f"the run waited {seconds:.0f} s for {what}, in vain") from None
+            raise DeadlineError(f"the run waited {seconds:.0f} s for {what}, which did not happen") from None
 
     def ends(self) -> list[str]:
-        """How those ended that were not meant to."""
-        return [end for player in self.players if (end := player.end) is not None]
+        """How members ended unexpectedly."""
+        return [end for member in self.members if (end := member.end) is not None]
 
     def check(self) -> None:
         if ends := self.ends():
@@ -222,4 +222,4 @@ class Party:
 
 
 class DeadlineError(RunFailedError):
-    """What the run waited for did not come in time."""
+    """A condition that the run waited for was not met in time."""

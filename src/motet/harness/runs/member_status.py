@@ -1,4 +1,4 @@
-"""Where a member stands, and what it waits for: made on the driver's loop, for whoever watches a run."""
+"""The status of a member and the conditions it waits for; taken on the driver's loop, for observers of a run."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from motet.protocol.ordering import TotalOrder
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class MemberStatus:
     view: str
     view_members: tuple[str, ...]
     is_primary: bool
     position: int
     stable: int
     held_back: int  # frames in the hold-back queue
-    is_drained: bool  # nothing of its own waits or is in flight
+    is_drained: bool  # none of its own messages waits or is in flight
     waits_for: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
-    def of(cls, member: Member) -> Standing:
+    def of(cls, member: Member) -> MemberStatus:
         ordering, view = member.channel.ordering, member.view
         assert ordering is not None
         return cls(
@@ -50,7 +50,7 @@ def _waits_for(member: Member, ordering: TotalOrder) -> Iterator[str]:
     if membership.is_waiting_for_state:
         yield "the application's state"
     if suspects := ", ".join(sorted(suspect.name for suspect in membership.suspects)):
-        yield f"a sign of life of {suspects}"
+        yield f"a heartbeat of {suspects}"
     yield from _frames(member)
     yield from _order(ordering)
     if ordering.position > ordering.stable:

@@ -1,4 +1,4 @@
-"""The parent of a measurement: starts the processes, tells them when to begin, makes figures of what they saw."""
+"""The parent process of a measurement: starts the workers, sets their start time, and combines their results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from motet.errors import MotetError
-from motet.harness.bench.job import MOTET, Job, Kind, Load, Outcome, Run
+from motet.harness.bench.job import MOTET, Job, Load, MeasurementKind, Run, WorkerOutcome
 from motet.harness.bench.peer import module_of, server_of
 from motet.harness.bench.worker import work
 
@@ -25,29 +25,29 @@ HEAD_START_S = 0.3  # from the word to the first message
 
 
 @dataclass(slots=True)
-class Child:
+class WorkerProcess:
     process: BaseProcess
     pipe: Connection
 
-    def hear(self, timeout: float = TIMEOUT_S) -> Any:
+    def receive(self, timeout: float = TIMEOUT_S) -> Any:
         if not self.pipe.poll(timeout):
-            raise MotetError("a process of the benchmark did not answer; look above for what it said")
+            raise MotetError("a process of the benchmark did not answer; see its output above")
         try:
-            word = self.pipe.recv()
+            message = self.pipe.recv()
         except EOFError:
-            raise MotetError("a process of the benchmark has died; look above for what it said") from None
-        if isinstance(word, BaseException):
-            raise word
-        return word
+            raise MotetError("a process of the benchmark has died; see its output above") from None
+        if isinstance(message, BaseException):
+            raise message
+        return message
 
 
-def measure(system: str, kind: Kind, load: Load, seconds: float, warm_up: float) -> Run:
+def measure(system: str, kind: MeasurementKind, load: Load, seconds: float, warm_up: float) -> Run:
     """One measurement, from starting the processes to their end."""
     with tempfile.TemporaryDirectory(prefix="motet-bench-") as directory, _server(system, directory) as place:
         job = Job(system, kind, load, 0, seconds, warm_up, (place,) if place else (), directory)
         with _children(job) as children:
             for child in children:
-                assert child.hear() == "ready"
+                assert child.receive() == "ready"
             if kind == "kill":
                 return _kill(children, load)
             if kind == "heal":
@@ -67,16 +67,16 @@ def _server(system: str, directory: str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _children(job: Job) -> Iterator[list[Child]]:
-    """All processes of a measurement, introduced to each other. The first is there before the others look for it."""
-    children: list[Child] = []
+def _children(job: Job) -> Iterator[list[WorkerProcess]]:
+    """All workers of a measurement, which know each other's addresses. The first one starts before the others."""
+    children: list[WorkerProcess] = []
     try:
         first = _start(job)
         children.append(first)
-        addresses = [str(first.hear())]
+        addresses = [str(first.receive())]
         seeds = job.seeds or tuple(filter(None, addresses))
         children += [_start(replace(job, index=index, seeds=seeds)) for index in range(1, job.load.members)]
-        addresses += [str(child.hear()) for child in children[1:]]
+        addresses += [str(child.receive()) for child in children[1:]]
         for child in children:
             child.pipe.send(addresses)
         yield children
@@ -93,13 +93,13 @@ def _children(job: Job) -> Iterator[list[Child]]:
             child.pipe.close()
 
 
-def _start(job: Job) -> Child:
+def _start(job: Job) -> WorkerProcess:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_worker_of(job.system), args=(job, theirs), daemon=True)
     process.start()
     theirs.close()
-    return Child(process, ours)
+    return WorkerProcess(process, ours)
 
 
 def _worker_of(system: str) -> Callable[[Job, Connection], None]:
@@ -113,17 +113,17 @@ def _worker_of(system: str) -> Callable[[Job, Connection], None]:
 # What takes its time
 
 
-def _timed(children: list[Child], job: Job) -> Run:
+def _timed(children: list[WorkerProcess], job: Job) -> Run:
     begin = time.monotonic() + HEAD_START_S + job.warm_up
     end = begin + job.seconds
     for child in children:
         child.pipe.send((begin, end))
     timeout = HEAD_START_S + job.warm_up + job.seconds + TIMEOUT_S
     if job.kind == "rate":
-        sent = sum(int(child.hear(timeout)) for child in children)
+        sent = sum(int(child.receive(timeout)) for child in children)
         for child in children:
             child.pipe.send(_expected(job.load, sent, child is children[0]))
-    outcomes = [child.hear(timeout) for child in children]
+    outcomes = [child.receive(timeout) for child in children]
     return _rate_of(outcomes, job.load) if job.kind == "rate" else _latency_of(outcomes, job)
 
 
@@ -131,21 +131,21 @@ def _expected(load: Load, sent: int, is_first: bool) -> int:
     return sent if load.order != "direct" or is_first else 0
 
 
-def _rate_of(outcomes: list[Outcome], load: Load) -> Run:
+def _rate_of(outcomes: list[WorkerOutcome], load: Load) -> Run:
     receivers = outcomes[:1] if load.order == "direct" else outcomes
     slowest = min(receivers, key=lambda outcome: outcome.rate)
-    looks = slowest.samples
-    steps = [(b.delivered - a.delivered) / (b.at - a.at) for a, b in pairwise(looks)]
+    samples = slowest.samples
+    steps = [(b.delivered - a.delivered) / (b.at - a.at) for a, b in pairwise(samples)]
     run = Run(slowest.rate, low=min(steps), missing=sum(outcome.missing for outcome in outcomes))
     run.memory_mb = [[round(s.rss_bytes / 1e6, 1) for s in outcome.samples] for outcome in outcomes]
     _add_costs(run, outcomes)
     return run
 
 
-def _latency_of(outcomes: list[Outcome], job: Job) -> Run:
+def _latency_of(outcomes: list[WorkerOutcome], job: Job) -> Run:
     times = sorted(ns for outcome in outcomes for ns in outcome.latencies_ns)
     if not times:
-        raise MotetError("nothing came back, so there is no time to tell; look above for what the processes said")
+        raise MotetError("no message came back, so there is no latency; see the output of the processes above")
     run = Run(times[len(times) // 2] / 1e3, p99=times[len(times) * 99 // 100] / 1e3)
     if job.kind == "calls":
         run.calls_per_s = round(len(times) / job.seconds, 1)
@@ -153,7 +153,7 @@ def _latency_of(outcomes: list[Outcome], job: Job) -> Run:
     return run
 
 
-def _add_costs(run: Run, outcomes: list[Outcome]) -> None:
+def _add_costs(run: Run, outcomes: list[WorkerOutcome]) -> None:
     run.cpu = [round(outcome.cpu_share, 3) for outcome in outcomes]
     run.rss_mb = [round(outcome.rss_bytes / 1e6, 1) for outcome in outcomes]
     rate = max(outcome.rate for outcome in outcomes)
@@ -163,14 +163,14 @@ def _add_costs(run: Run, outcomes: list[Outcome]) -> None:
             run.counters[name] = run.counters.get(name, 0) + value
 
 
-# What happens to views
+# View changes
 
 
-def _kill(children: list[Child], load: Load) -> Run:
-    """From the signal to the moment when the last survivor has the view without the dead one."""
+def _kill(children: list[WorkerProcess], load: Load) -> Run:
+    """The time from SIGKILL until the last survivor installs the view without the killed member."""
     victim = children[load.victim]
     survivors = [child for child in children if child is not victim]
-    time.sleep(0.5)  # the heartbeats fall into step
+    time.sleep(0.5)  # a steady state of heartbeats
     begin = time.monotonic()
     assert victim.process.pid is not None
     os.kill(victim.process.pid, signal.SIGKILL)
@@ -179,8 +179,8 @@ def _kill(children: list[Child], load: Load) -> Run:
     return Run(end - begin)
 
 
-def _heal(children: list[Child]) -> Run:
-    """Two and two; from the moment when nothing is cut any more to the one view of all, at the last of them."""
+def _heal(children: list[WorkerProcess]) -> Run:
+    """Partition the group in halves; the time from healing until the last member installs the view of all."""
     half, begin = len(children) // 2, time.monotonic()
     for index, child in enumerate(children):
         others = range(half, len(children)) if index < half else range(half)
@@ -196,8 +196,8 @@ def _heal(children: list[Child]) -> Run:
     return Run(end - begin)
 
 
-def _until_view(children: list[Child], size: int, since: float) -> float:
-    """When the last of these had a view of so many; those of before, when the group came together, do not count."""
+def _until_view(children: list[WorkerProcess], size: int, since: float) -> float:
+    """The time at which the last of these members installed a view of this size; views before `since` do not count."""
     waiting, last = {child.pipe: child for child in children}, 0.0
     timeout = time.monotonic() + TIMEOUT_S
     while waiting:
@@ -206,16 +206,16 @@ def _until_view(children: list[Child], size: int, since: float) -> float:
             raise MotetError(f"no view of {size} members within {TIMEOUT_S:.0f} s")
         for pipe in ready:
             assert isinstance(pipe, Connection)
-            at, members = waiting[pipe].hear()
+            at, members = waiting[pipe].receive()
             if members == size and at >= since:
                 last = max(last, at)
                 del waiting[pipe]
     return last
 
 
-def _end_views(children: list[Child]) -> None:
+def _end_views(children: list[WorkerProcess]) -> None:
     for child in children:
         child.pipe.send("end")
     for child in children:
-        while not isinstance(child.hear(), Outcome):
+        while not isinstance(child.receive(), WorkerOutcome):
             pass

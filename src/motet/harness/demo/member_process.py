@@ -1,7 +1,7 @@
-"""One member of the demo, in a process of its own: it speaks at a steady rate, listens, and tells how it fares.
+"""One member of the demo in its own process: it sends at a steady rate, delivers, and reports its status.
 
-Commands come on stdin and words go to stdout, a JSON object per line. What a speaker sent is told apart by `n`, which
-counts from 1 in each life of the process; a message is *settled* when its sender knows what became of it.
+Commands arrive on stdin and messages go to stdout, one JSON object per line. The messages of a sender are numbered by
+`n` from 1 in each incarnation. A message is *settled* when its sender knows that it is stable or that it failed.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from motet.api.receipts import Receipt
 from motet.config import Config, Settings
 from motet.errors import MotetError, SnapshotError
 from motet.harness.child_link import say
-from motet.harness.demo.cut import balance
+from motet.harness.demo.consistent_cut import balance
 from motet.harness.demo.plan import GROUP, RATE, SETTINGS
 from motet.protocol.core.view import View
 from motet.protocol.snapshot.export import write_files
 
 TICK_S = 0.2
-TELL_EVERY_S = 0.4
+REPORT_EVERY_S = 0.4
 ITEMS = (b"viol", b"lute", b"oboe", b"drum")
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """What the director tells a member before it starts."""
+class MemberArguments:
+    """The arguments of a member, which the director passes on the command line."""
 
     name: str
-    life: int
+    incarnation: int
     bind: str
     seeds: tuple[str, ...]
     journal: str
@@ -49,13 +49,14 @@ class Part:
 
 
 @dataclass(slots=True)
-class Diary:
-    """What became of the messages that this member sent."""
+class SentMessages:
+    """The fate of the messages that this member sent."""
 
     sent: int = 0
-    settled_to: int = 0  # the highest that is known to be stable
-    open: int = 0  # sent, and its sender does not know yet
-    failed: list[tuple[int, int]] = field(default_factory=list)  # its sender was told that they may not be in the log
+    settled_to: int = 0  # the highest number that is known to be stable
+    open: int = 0  # messages that are sent and not settled
+    # Ranges reported as failed, which may be missing in the log.
+    failed: list[tuple[int, int]] = field(default_factory=list)
 
     async def settle(self, receipt: Receipt, first: int, last: int) -> None:
         self.open += last - first + 1
@@ -68,23 +69,23 @@ class Diary:
             self.open -= last - first + 1
 
 
-class Player:
-    def __init__(self, part: Part) -> None:
-        self._part = part
+class MemberProcess:
+    def __init__(self, arguments: MemberArguments) -> None:
+        self._arguments = arguments
         self._group: Group | None = None
-        self._diary = Diary()
-        self._heard: dict[str, int] = {}  # incarnation of a sender -> highest n
-        self._taken_back = 0
-        self._speaks = asyncio.Event()
+        self._sent = SentMessages()
+        self._received: dict[str, int] = {}  # the highest n by incarnation of the sender
+        self._rolled_back = 0
+        self._is_sending = asyncio.Event()
         self._settling: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
         async with self._joining() as group:
             self._group = group
             say(started=str(group.address.endpoint), services=group.services())
-            chores = [asyncio.create_task(chore) for chore in (self._listen(), self._speak(), self._tell())]
+            chores = [asyncio.create_task(chore) for chore in (self._consume(), self._send_steadily(), self._report())]
             try:
-                await self._obey()
+                await self._execute_commands()
                 await group.leave()
             finally:
                 for chore in chores:
@@ -93,15 +94,15 @@ class Player:
         say(left=True)
 
     def _joining(self) -> Joining:
-        part = self._part
-        settings: Settings = {**SETTINGS, "log_bind": part.log_bind, "admin_bind": part.admin_bind}
+        given = self._arguments
+        settings: Settings = {**SETTINGS, "log_bind": given.log_bind, "admin_bind": given.admin_bind}
         return Joining(
             GROUP,
-            name=part.name,
-            bind=part.bind,
-            seeds=part.seeds,
+            name=given.name,
+            bind=given.bind,
+            seeds=given.seeds,
             config=Config.local(**settings),
-            journal=part.journal,
+            journal=given.journal,
             replay_from=1,
             state_provider=self._state,
             wait=False,
@@ -112,50 +113,50 @@ class Player:
         assert self._group is not None
         return self._group
 
-    # Listening
+    # Delivery
 
-    async def _listen(self) -> None:
+    async def _consume(self) -> None:
         async for event in self.group.batches():
             if isinstance(event, Batch):
-                self._hear(event)
+                self._on_message(event)
             elif isinstance(event, RolledBack):
-                self._taken_back += event.last - event.first + 1
+                self._rolled_back += event.last - event.first + 1
             elif isinstance(event, ViewInstalled):
                 say(view=_view(event.view))
 
-    def _hear(self, batch: Batch) -> None:
+    def _on_message(self, batch: Batch) -> None:
         last = json.loads(batch.payloads[-1])["n"]
         sender = f"{batch.sender.incarnation:016x}"
-        self._heard[sender] = max(last, self._heard.get(sender, 0))
+        self._received[sender] = max(last, self._received.get(sender, 0))
 
-    # Speaking
+    # Sending
 
-    async def _speak(self) -> None:
+    async def _send_steadily(self) -> None:
         while True:
-            await self._speaks.wait()
+            await self._is_sending.wait()
             await self._send(max(1, round(RATE * TICK_S)))
             await asyncio.sleep(TICK_S)
 
     async def _send(self, count: int) -> None:
-        first = self._diary.sent + 1
+        first = self._sent.sent + 1
         numbers = range(first, first + count)
         payloads = [self._payload(n) for n in numbers]
         receipt = await self.group.multicast_many(payloads, keys=[ITEMS[n % len(ITEMS)] for n in numbers])
-        self._diary.sent += count
-        settling = asyncio.create_task(self._diary.settle(receipt, first, numbers[-1]))
+        self._sent.sent += count
+        settling = asyncio.create_task(self._sent.settle(receipt, first, numbers[-1]))
         self._settling.add(settling)
         settling.add_done_callback(self._settling.discard)
 
     def _payload(self, n: int) -> bytes:
-        order = {"from": self._part.name, "life": self._part.life, "n": n, "pieces": n % 7 + 1}
+        order = {"from": self._arguments.name, "incarnation": self._arguments.incarnation, "n": n, "pieces": n % 7 + 1}
         return json.dumps(order).encode()
 
-    # Telling
+    # Reports
 
-    async def _tell(self) -> None:
+    async def _report(self) -> None:
         while True:
             say(stats=self._stats())
-            await asyncio.sleep(TELL_EVERY_S)
+            await asyncio.sleep(REPORT_EVERY_S)
 
     def _stats(self) -> dict[str, Any]:
         stats = self.group.stats()
@@ -167,22 +168,22 @@ class Player:
             "resent": counters["frame_resent"],
             "dropped": counters["fault_dropped"],
             "faults": stats["faults"],
-            "taken_back": self._taken_back,
-            **asdict(self._diary),
+            "rolled_back": self._rolled_back,
+            **asdict(self._sent),
         }
 
-    # Obeying
+    # Commands
 
-    async def _obey(self) -> None:
+    async def _execute_commands(self) -> None:
         reader = asyncio.StreamReader()
         await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
         while line := await reader.readline():
             command = json.loads(line)
             match command["do"]:
-                case "speak":
-                    self._speaks.set()
-                case "hush":
-                    self._speaks.clear()
+                case "start_sending":
+                    self._is_sending.set()
+                case "stop_sending":
+                    self._is_sending.clear()
                 case "snapshot":
                     await self._take_snapshot(command["directory"])
                 case "leave":
@@ -198,8 +199,8 @@ class Player:
         say(snapshot=result.summary() | balance(result) | {"file": str(files[0])})
 
     def _state(self) -> bytes:
-        """What a snapshot records of this member: how much it said, and how much it heard of everybody."""
-        state = {"sent": self._diary.sent, "heard": self._heard, "failed": bool(self._diary.failed)}
+        """The state for a snapshot: how many messages it sent, and the highest received number of each sender."""
+        state = {"sent": self._sent.sent, "received": self._received, "failed": bool(self._sent.failed)}
         return json.dumps(state).encode()
 
 
@@ -208,7 +209,7 @@ def _view(view: View) -> dict[str, Any]:
     return {"number": view.id.number, "members": names, "primary": view.is_primary}
 
 
-def play(given: dict[str, Any]) -> None:
+def run_member(given: dict[str, Any]) -> None:
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s", stream=sys.stderr)
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(Player(Part(**given)).run())
+        asyncio.run(MemberProcess(MemberArguments(**given)).run())

@@ -1,4 +1,4 @@
-"""What a person sees: the story line by line, and on a terminal a live picture of the group below it."""
+"""The display of the demo: the story line by line, and on a terminal a live table of the group below it."""
 
 from __future__ import annotations
 
@@ -11,41 +11,41 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from motet.harness.demo.board import Board, MemberLine
-from motet.harness.demo.judge import BROKEN, HELD, Verdict
+from motet.harness.demo.evaluation import BROKEN, HELD, DemoVerdict
+from motet.harness.demo.status import DemoStatus, MemberLine
 
 STATUS_EVERY_S = 5.0
 WIDEST = 100
-STYLES = {"speaks": "green", "killed": "bold red", "died": "bold red", "cut off": "yellow", "starting": "cyan"}
+STYLES = {"sends": "green", "killed": "bold red", "died": "bold red", "cut off": "yellow", "starting": "cyan"}
 MARKS = {HELD: "green", BROKEN: "bold red"}
 
 
-class Stage(Protocol):
+class Display(Protocol):
     def act(self, number: int, title: str, why: str) -> None: ...
 
     def say(self, text: str) -> None: ...
 
-    def look(self) -> None: ...
+    def refresh(self) -> None: ...
 
-    def __enter__(self) -> Stage: ...
+    def __enter__(self) -> Display: ...
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None: ...
 
 
-def open_stage(console: Console, board: Board) -> Stage:
+def open_display(console: Console, status: DemoStatus) -> Display:
     is_live = console.is_terminal and not console.is_dumb_terminal
-    return LiveStage(console, board) if is_live else PlainStage(console, board)
+    return LiveDisplay(console, status) if is_live else PlainDisplay(console, status)
 
 
-class PlainStage:
-    """Over a pipe and in CI: lines with the time since the start, and now and then how far everybody is."""
+class PlainDisplay:
+    """For pipes and CI: lines with the elapsed time, and every few seconds the positions of all members."""
 
-    def __init__(self, console: Console, board: Board) -> None:
+    def __init__(self, console: Console, status: DemoStatus) -> None:
         self._console = console
-        self._board = board
-        self._looked_s = 0.0
+        self._status = status
+        self._reported_s = 0.0
 
     def act(self, number: int, title: str, why: str) -> None:
         self._print("")
@@ -53,45 +53,45 @@ class PlainStage:
         self.say(why)
 
     def say(self, text: str) -> None:
-        self._print(f"[{self._board.elapsed_s:6.1f} s] {text}")
+        self._print(f"[{self._status.elapsed_s:6.1f} s] {text}")
 
-    def look(self) -> None:
-        now = self._board.elapsed_s
-        if now - self._looked_s >= STATUS_EVERY_S and any(line.is_alive for line in self._board.lines.values()):
-            self._looked_s = now
-            self.say(f"    {status(self._board)}")
+    def refresh(self) -> None:
+        now = self._status.elapsed_s
+        if now - self._reported_s >= STATUS_EVERY_S and any(line.is_alive for line in self._status.lines.values()):
+            self._reported_s = now
+            self.say(f"    {status_line(self._status)}")
 
     def _print(self, line: str) -> None:
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)
         self._console.file.flush()
 
-    def __enter__(self) -> PlainStage:
+    def __enter__(self) -> PlainDisplay:
         return self
 
     def __exit__(self, kind: object, error: object, at: object) -> None:
         pass
 
 
-def status(board: Board) -> str:
-    parts = [f"{line.name} {_place(line)}" for line in board.lines.values()]
-    stream = board.stream
+def status_line(status: DemoStatus) -> str:
+    parts = [f"{line.name} {_position_of(line)}" for line in status.lines.values()]
+    stream = status.stream
     spark = f"; table {stream.position:,}" if stream.batches else ""
     return f"{', '.join(parts)}{spark}"
 
 
-def _place(line: MemberLine) -> str:
+def _position_of(line: MemberLine) -> str:
     if not line.is_alive:
         return line.state
     return f"{line.position:,}" + ("" if line.is_primary else " (waits)")
 
 
-class LiveStage:
-    """On a terminal: the story scrolls, and below it stands the group as it is now."""
+class LiveDisplay:
+    """For terminals: the story scrolls above a live table of the group."""
 
-    def __init__(self, console: Console, board: Board) -> None:
+    def __init__(self, console: Console, status: DemoStatus) -> None:
         self._console = console
-        self._board = board
-        self._live = Live(console=console, get_renderable=self._picture, refresh_per_second=5, transient=True)
+        self._status = status
+        self._live = Live(console=console, get_renderable=self._live_table, refresh_per_second=5, transient=True)
 
     def act(self, number: int, title: str, why: str) -> None:
         self._console.print()
@@ -101,8 +101,8 @@ class LiveStage:
     def say(self, text: str) -> None:
         self._print(text, "cyan")
 
-    def look(self) -> None:
-        pass  # the picture is drawn by itself
+    def refresh(self) -> None:
+        pass  # rich refreshes the live table by itself
 
     def _print(self, text: str, style: str) -> None:
         width = min(WIDEST, self._console.width) - 5
@@ -110,10 +110,10 @@ class LiveStage:
         for index, line in enumerate(textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)):
             self._console.print(Text(f"{first if index == 0 else '    '}{line}", style), soft_wrap=True)
 
-    def _picture(self) -> RenderableType:
-        return Group(Text(), members(self._board), stream(self._board))
+    def _live_table(self) -> RenderableType:
+        return Group(Text(), members_table(self._status), stream_line(self._status))
 
-    def __enter__(self) -> LiveStage:
+    def __enter__(self) -> LiveDisplay:
         self._live.start()
         return self
 
@@ -121,14 +121,14 @@ class LiveStage:
         self._live.stop()
 
 
-def members(board: Board) -> Table:
-    title = f"{board.elapsed_s:.0f} s   {board.act}"
+def members_table(status: DemoStatus) -> Table:
+    title = f"{status.elapsed_s:.0f} s   {status.act}"
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("member", "does", "view"):
         table.add_column(name, style="", no_wrap=True)
-    for name in ("position", "stable", "msgs/s", "lost", "sent again"):
+    for name in ("position", "stable", "msgs/s", "lost", "resent"):
         table.add_column(name, justify="right", no_wrap=True)
-    for line in board.lines.values():
+    for line in status.lines.values():
         table.add_row(*_cells(line), style="" if line.is_alive else "dim")
     return table
 
@@ -141,18 +141,18 @@ def _cells(line: MemberLine) -> list[RenderableType]:
     return [Text(line.name), does, Text(view, "" if line.is_primary else "yellow"), *(f"{n:,}" for n in figures)]
 
 
-def stream(board: Board) -> Text:
-    line = board.stream
+def stream_line(status: DemoStatus) -> Text:
+    line = status.stream
     if not line.batches:
         first = ", and has no rows yet" if line.state == "streams" else ""
         return Text(f"spark   {line.state}{first}", "dim")
     restarts = f", started again {line.restarts}×" if line.restarts else ""
-    behind = f"{max(0, board.position - line.position):,} behind the log"
+    behind = f"{max(0, status.position - line.position):,} behind the log"
     rows = f"{line.position:,} rows in the table, {behind}, {line.batches} micro-batches{restarts}"
     return Text(f"spark   {line.state}: {rows}")
 
 
-def show_verdict(console: Console, verdict: Verdict) -> None:
+def show_verdict(console: Console, verdict: DemoVerdict) -> None:
     console.print()
     if console.is_terminal:
         console.print(_as_table(verdict), highlight=False)
@@ -162,7 +162,7 @@ def show_verdict(console: Console, verdict: Verdict) -> None:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
-def _as_table(verdict: Verdict) -> Table:
+def _as_table(verdict: DemoVerdict) -> Table:
     table = Table(title="Verdict", title_justify="left", title_style="bold")
     table.add_column("promise", ratio=2)
     table.add_column("", no_wrap=True)

@@ -6,14 +6,14 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from motet.harness.demo.judge import (
+from motet.harness.demo.evaluation import (
     BROKEN,
     NOT_SHOWN,
     PROMISES,
-    Verdict,
-    Voice,
-    heard,
+    DemoVerdict,
+    SenderRecord,
     nothing_lost,
+    numbers_by_sender,
     once_and_in_order,
     read_journal,
     same_log,
@@ -22,16 +22,18 @@ from tests.log.journal.factory import begun
 
 
 def write(directory: Path, numbers: Sequence[int]) -> Path:
-    """A journal of what one speaker said, in this order."""
+    """A journal of the messages of one sender, in this order."""
     journal, scribe = begun(directory)
     for n in numbers:
-        journal.append([scribe.packed(json.dumps({"from": "ada", "life": 1, "n": n}).encode())])
+        journal.append([scribe.packed(json.dumps({"from": "ada", "incarnation": 1, "n": n}).encode())])
     journal.close()
     return directory
 
 
-def ada(sent: int, settled_to: int, failed: tuple[tuple[int, int], ...] = (), *, was_killed: bool = False) -> Voice:
-    return Voice("ada", 1, sent, settled_to, failed, was_killed)
+def ada(
+    sent: int, settled_to: int, failed: tuple[tuple[int, int], ...] = (), *, was_killed: bool = False
+) -> SenderRecord:
+    return SenderRecord("ada", 1, sent, settled_to, failed, was_killed)
 
 
 def test_journals_that_are_the_same_but_for_the_time_of_delivery(tmp_path: Path) -> None:
@@ -51,19 +53,19 @@ def test_a_journal_that_ends_early_is_named(tmp_path: Path) -> None:
 
 
 def test_numbers_are_read_from_the_messages_themselves(tmp_path: Path) -> None:
-    numbers = heard(read_journal(write(tmp_path / "a", (1, 2, 4))))
+    numbers = numbers_by_sender(read_journal(write(tmp_path / "a", (1, 2, 4))))
     assert numbers == {("ada", 1): [1, 2, 4]}
 
 
 def test_a_message_that_its_sender_was_told_is_safe_may_not_be_missing() -> None:
     numbers = {("ada", 1): [1, 2, 4]}
-    assert nothing_lost([ada(4, 4)], numbers) == (False, "1 are not in the log, and nobody was told: ada 3")
+    assert nothing_lost([ada(4, 4)], numbers) == (False, "1 are not in the log, and were not reported as failed: ada 3")
 
 
 def test_what_failed_may_be_missing_because_its_sender_was_told() -> None:
-    is_held, figure = nothing_lost([ada(4, 4, ((3, 3),))], {("ada", 1): [1, 2, 4]})
-    assert is_held
-    assert figure == "3 of 3 messages; of 1 others their sender was told that they may be missing"
+    holds, figure = nothing_lost([ada(4, 4, ((3, 3),))], {("ada", 1): [1, 2, 4]})
+    assert holds
+    assert figure == "3 of 3 messages; 1 others were reported to their senders as failed"
 
 
 def test_what_a_killed_process_was_not_told_of_may_be_missing_and_nothing_else() -> None:
@@ -78,9 +80,9 @@ def test_twice_and_out_of_order_are_told_apart_from_a_gap() -> None:
     assert once_and_in_order({("ada", 1): [2, 1]}) == (False, "twice or out of order: ada 1 after 2")
 
 
-def test_a_promise_that_was_never_looked_at_is_not_held() -> None:
-    def fill(keep: Callable[[str], bool]) -> Verdict:
-        verdict = Verdict()
+def test_a_promise_that_was_never_evaluated_is_not_held() -> None:
+    def fill(keep: Callable[[str], bool]) -> DemoVerdict:
+        verdict = DemoVerdict()
         for name in filter(keep, PROMISES):
             verdict.add(name, True, "seen")
         return verdict
