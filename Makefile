@@ -17,7 +17,7 @@ IS_USABLE := $(and $(BUILT),$(or $(IS_UNNAMED),$(filter $(BUILT),$(call version_
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv venv-locked demo test test-all lint lock docs campaign fuzz bench package clean interpreter
+.PHONY: help venv venv-locked demo test test-all coverage lint lock docs campaign fuzz bench package clean interpreter
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,11 @@ test-all:  ## lint and all tests with each supported Python that is found, in .v
 	done; \
 	echo "Python: passed with$${passed:- none}; failed with$${failed:- none}; not found:$${missing:- none}"; \
 	test -n "$$passed" && test -z "$$failed"
+
+coverage: $(STAMP)  ## run all tests and write which lines they reach into build/coverage
+	$(BIN)/python -m pip install --quiet --no-input --disable-pip-version-check 'pytest-cov>=6'
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --cov=motet --cov-report=term:skip-covered \
+	    --cov-report=xml:build/coverage/coverage.xml --cov-report=html:build/coverage/html
 
 lint: $(STAMP)  ## ruff (rules and format) and mypy --strict
 	@echo "$$($(BIN)/python --version), in $(VENV)"

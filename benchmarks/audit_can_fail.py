@@ -17,7 +17,7 @@ from pathlib import Path
 
 from motet.audit.audit import run_audit
 from motet.audit.metadata import FOREIGN
-from motet.audit.verdict import Verdict
+from motet.audit.verdict import AuditVerdict
 from motet.log.journal import Fsync, JournalConfig
 from motet.log.journal.synthetic import write_journal
 from motet.spark.session import build_session
@@ -62,7 +62,7 @@ def put_back(data: Path) -> None:
         (data / "kept" / name).rename(data / name)
 
 
-def swap_is_told(verdict: Verdict) -> bool:
+def swap_is_told(verdict: AuditVerdict) -> bool:
     """Of both members, and of nobody else; each with the owner that is expected and the one that is found."""
     for one in verdict.findings:
         print(f"      {one.member}: expected {one.expected}, found {one.found}")

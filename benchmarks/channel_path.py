@@ -44,7 +44,7 @@ Handler = Callable[[tuple[bytes, ...]], object]  # what the application does wit
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class MessageShape:
     """What the messages of one row look like."""
 
     name: str  # the length in bytes, as people write it
@@ -58,10 +58,10 @@ class Shape:
 
 
 SHAPES = (
-    Shape("100", 100, 100),
-    Shape("1000", 1000, 1000),
-    Shape("1 to 199", 1, 199),
-    Shape("1 to 1999", 1, 1999),
+    MessageShape("100", 100, 100),
+    MessageShape("1000", 1000, 1000),
+    MessageShape("1 to 199", 1, 199),
+    MessageShape("1 to 1999", 1, 1999),
 )
 
 
@@ -79,7 +79,7 @@ class Rate:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PathRow:
     """One line of a table: several things measured over the same messages."""
 
     shape: str
@@ -171,7 +171,7 @@ def _copy(frames: Sequence[Sequence[bytes]]) -> None:
 # How it is measured
 
 
-def measure_path(shape: Shape, seconds: float) -> Row:
+def measure_path(shape: MessageShape, seconds: float) -> PathRow:
     config = MemberConfig()
     messages = _messages_of(shape, config)
     path = Path(messages, config)
@@ -184,7 +184,7 @@ def measure_path(shape: Shape, seconds: float) -> Row:
     return _row(shape, messages, frames, rates)
 
 
-def measure_machines(shape: Shape, seconds: float) -> Row:
+def measure_machines(shape: MessageShape, seconds: float) -> PathRow:
     config = MemberConfig()
     messages = _messages_of(shape, config)
     frames = _checked(Path(messages, config).run, messages)
@@ -199,7 +199,7 @@ def measure_machines(shape: Shape, seconds: float) -> Row:
     return _row(shape, messages, frames, rates)
 
 
-def _messages_of(shape: Shape, config: MemberConfig) -> list[bytes]:
+def _messages_of(shape: MessageShape, config: MemberConfig) -> list[bytes]:
     return shape.messages(FRAMES_PER_PASS * config.frame_bytes, Random(1))
 
 
@@ -231,16 +231,16 @@ def _half_rates(machines: Machines, count: int, slice_ns: int) -> dict[str, floa
 
 
 def _row(
-    shape: Shape, messages: Sequence[bytes], frames: Sequence[Sequence[bytes]], rates: dict[str, list[float]]
-) -> Row:
+    shape: MessageShape, messages: Sequence[bytes], frames: Sequence[Sequence[bytes]], rates: dict[str, list[float]]
+) -> PathRow:
     mean = sum(map(len, messages)) / len(messages)
-    return Row(shape.name, mean, len(messages) / len(frames), {name: Rate.of(each) for name, each in rates.items()})
+    return PathRow(shape.name, mean, len(messages) / len(frames), {name: Rate.of(each) for name, each in rates.items()})
 
 
 # How it is shown
 
 
-def _table(title: str, rows: Sequence[Row]) -> Table:
+def _table(title: str, rows: Sequence[PathRow]) -> Table:
     table = Table(title=title, caption=f"million messages per second of processor time, {ROUNDS} rounds")
     for heading in ("bytes", "per frame", "part"):
         table.add_column(heading, justify="right" if heading == "per frame" else "left")
@@ -253,7 +253,7 @@ def _table(title: str, rows: Sequence[Row]) -> Table:
     return table
 
 
-def _cells(row: Row, part: str) -> tuple[str, ...]:
+def _cells(row: PathRow, part: str) -> tuple[str, ...]:
     """The figures of one part; the last two are of the median."""
     rate = row.rates[part]
     figures = (f"{each / 1e6:.2f}" for each in (rate.best, rate.median, rate.worst))

@@ -1,4 +1,4 @@
-"""How soon a crash is suspected, and how often the living are, in virtual time. Run: python benchmarks/detection.py
+"""How soon a crash is suspected, and how often live members are, in virtual time. Run: python benchmarks/detection.py
 
 Three failure detectors watch each other over a link that loses datagrams, each way with the same chance, and delivers
 some of them late. Nothing but heartbeats and probes travels: the hardest case, because traffic is a sign of life. One
@@ -36,7 +36,7 @@ VIEW = ViewId(1, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Preset:
+class DetectionPreset:
     name: str
     config: DetectorConfig
     delay_ns: int  # one way
@@ -48,12 +48,12 @@ class Preset:
 
     @property
     def most_ns(self) -> int:
-        """From the crash to the last word that anybody has to say about it."""
+        """The longest time from a crash until every survivor suspects it."""
         return 2 * self.config.longest_ns + 10 * SECOND
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class DetectionNetwork:
     name: str
     loss: float = 0.0  # of datagrams, each way
     late: float = 0.0  # share of the others that come late
@@ -61,33 +61,33 @@ class Network:
 
 
 PRESETS = (
-    Preset("local", MembershipConfig.local().detector, 50 * MICROSECOND),
-    Preset("lan", MembershipConfig.lan().detector, 250 * MICROSECOND),
-    Preset("wan", MembershipConfig.wan().detector, 50 * MILLISECOND),
+    DetectionPreset("local", MembershipConfig.local().detector, 50 * MICROSECOND),
+    DetectionPreset("lan", MembershipConfig.lan().detector, 250 * MICROSECOND),
+    DetectionPreset("wan", MembershipConfig.wan().detector, 50 * MILLISECOND),
 )
 NETWORKS = (
-    Network("nothing lost"),
-    Network("10 % lost", 0.1),
-    Network("30 % lost", 0.3),
-    Network("50 % lost", 0.5),
-    Network("half late by 0.1 s", late=0.5, late_ns=100 * MILLISECOND),
-    Network("half late by 0.5 s", late=0.5, late_ns=500 * MILLISECOND),
-    Network("half late by 2 s", late=0.5, late_ns=2 * SECOND),
-    Network("50 % lost, half of the rest late by 2 s", 0.5, 0.5, 2 * SECOND),
+    DetectionNetwork("nothing lost"),
+    DetectionNetwork("10 % lost", 0.1),
+    DetectionNetwork("30 % lost", 0.3),
+    DetectionNetwork("50 % lost", 0.5),
+    DetectionNetwork("half late by 0.1 s", late=0.5, late_ns=100 * MILLISECOND),
+    DetectionNetwork("half late by 0.5 s", late=0.5, late_ns=500 * MILLISECOND),
+    DetectionNetwork("half late by 2 s", late=0.5, late_ns=2 * SECOND),
+    DetectionNetwork("50 % lost, half of the rest late by 2 s", 0.5, 0.5, 2 * SECOND),
 )
 
 
-class World:
+class DetectionWorld:
     """The detectors, and what travels between them."""
 
-    def __init__(self, preset: Preset, network: Network, rng: Random) -> None:
+    def __init__(self, preset: DetectionPreset, network: DetectionNetwork, rng: Random) -> None:
         self._preset, self._network, self._rng = preset, network, rng
         self._flights: list[tuple[int, int, Address, Address, Frame]] = []
         self._numbers = count()
         self._alive = {member: FailureDetector(member, preset.config) for member in MEMBERS}
         self.verdicts: list[tuple[int, Address, Suspected | Trusted]] = []  # when, whose, what
         for detector in self._alive.values():
-            begin = rng.randrange(preset.config.heartbeat_ns)  # nobody's timers beat in step
+            begin = rng.randrange(preset.config.heartbeat_ns)  # timers of members are not synchronised
             detector.watch(MEMBERS, begin, VIEW)
             detector.spoke(begin)
 
@@ -135,7 +135,7 @@ def receive(detector: FailureDetector, source: Address, frame: Frame, now: int) 
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class DetectionRow:
     times: tuple[float, ...]  # seconds from a crash to its suspicion, sorted; two of each crash
     false: float  # false suspicions for each hour that one member watched another, after the learning
     at_first: float  # false suspicions for each peer, during the learning
@@ -145,12 +145,12 @@ class Row:
         return f"{median(self.times):.2f} | {p99:.2f} | {self.false:.2g} | {self.at_first:.1%}"
 
 
-def measure(preset: Preset, network: Network, crashes: int) -> Row:
+def measure(preset: DetectionPreset, network: DetectionNetwork, crashes: int) -> DetectionRow:
     times: list[float] = []
     false_at: list[int] = []
     for seed in range(crashes):
         rng = Random(seed)
-        world = World(preset, network, rng)
+        world = DetectionWorld(preset, network, rng)
         crash_at = WARM_UP_NS + rng.randrange(SECOND)
         world.run(crash_at)
         false_at += [at for at, _, effect in world.verdicts if isinstance(effect, Suspected)]
@@ -161,10 +161,10 @@ def measure(preset: Preset, network: Network, crashes: int) -> Row:
     peers = len(MEMBERS) * (len(MEMBERS) - 1) * crashes
     at_first = sum(at < preset.learning_ns for at in false_at)
     hours = peers * (WARM_UP_NS - preset.learning_ns) / (3600 * SECOND)
-    return Row(tuple(sorted(times)), (len(false_at) - at_first) / hours, at_first / peers)
+    return DetectionRow(tuple(sorted(times)), (len(false_at) - at_first) / hours, at_first / peers)
 
 
-def noticed(world: World, victim: Address) -> Iterator[int]:
+def noticed(world: DetectionWorld, victim: Address) -> Iterator[int]:
     """When each survivor suspected it for good."""
     for survivor in (member for member in MEMBERS if member != victim):
         said = [(at, verdict) for at, member, verdict in world.verdicts if (member, verdict.peer) == (survivor, victim)]

@@ -11,7 +11,7 @@ set -eu
 where=${1:?the directory to fetch into}
 python=${PYTHON:-.venv/bin/python}
 mkdir -p "$where/debs" "$where/root"
-"$python" -m pip install --quiet --target "$where/site" --upgrade nats-py pysyncobj pyzmq redis
+"$python" -m pip install --quiet --target "$where/site" --upgrade --requirement "$(dirname "$0")/peers/requirements.txt"
 cd "$where/debs"
 apt-get download nats-server redis-server redis-tools corosync libcpg4 libcfg7 libcmap4 libcorosync-common4 \
     libquorum5 libvotequorum8 libsam4 libknet1 libqb100 libnozzle1 libnl-3-200 libnl-route-3-200 libstatgrab10 \

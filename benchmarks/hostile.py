@@ -1,4 +1,4 @@
-"""A stranger fires datagrams at a member's port while the group works: does it keep serving, and at what cost?
+"""An attacker sends datagrams to a member's port while the group works: does it keep serving, and at what cost?
 
     python benchmarks/hostile.py                         a million at a sealed group, a million at one without a key
     python benchmarks/hostile.py --datagrams 20000       a small form, which the tests run
@@ -37,22 +37,22 @@ from motet.protocol.wire.seal import MAGIC, Keyring, Sealer
 KEY, FOREIGN_KEY = f"7:{'11' * 32}", f"7:{'22' * 32}"
 MOST_GROWTH_MB = 64.0
 TIMEOUT_S = 300.0
-VOLLEY = 200  # shots between two looks at the target's socket
-REPORT_EVERY = 50  # volleys
-MOST_QUEUED_BYTES = 512 << 10  # what may wait in the target's socket buffer before the shooter waits
-RECORDED = 2_000  # genuine datagrams to play with
-NOISE = ("datagram_rejected", "source_unknown", "not_for_us", "frame_misplaced", "frame_duplicate")
+BURST = 200  # datagrams between two checks of the target's socket
+REPORT_EVERY = 50  # bursts
+MOST_QUEUED_BYTES = 512 << 10  # what may wait in the target's socket buffer before the attacker waits
+RECORDED = 2_000  # genuine datagrams recorded for replay and mutation
+REJECTED = ("datagram_rejected", "source_unknown", "not_for_us", "frame_misplaced", "frame_duplicate")
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class AttackResult:
     group: str
-    shots: int
+    datagrams_sent: int
     refused: int  # as the target counts; of those that come again without a seal some are answered instead
-    overflowed: int  # found the socket buffer full
-    genuine: int  # delivered at the target while it was shot at
-    forged: int  # delivered, and never sent
-    is_complete: bool  # what the friend sent is there, in order, once
+    overflowed: int  # dropped by a full socket buffer
+    genuine: int  # delivered at the target during the attack
+    forged: int  # messages delivered that were never sent
+    is_complete: bool  # all messages of the friend were delivered, in order, once
     views_changed: int
     seconds: float
     memory_before_mb: float
@@ -67,8 +67,8 @@ class Verdict:
 # A member
 
 
-class Member:
-    """One member in its process, which obeys words on a pipe."""
+class AttackedMember:
+    """One member in its process, which executes commands from a pipe."""
 
     def __init__(self, group: motet.Group) -> None:
         self.group = group
@@ -113,7 +113,7 @@ class Member:
         }
         return figures | {"counters": stats["counters"], "view": stats["view"]["number"]}
 
-    def obey(self, word: str) -> Any:
+    def execute(self, word: str) -> Any:
         match word:
             case "report":
                 return self.report()
@@ -133,18 +133,18 @@ def member_process(name: str, seeds: list[str], keys: tuple[str, ...], pipe: Con
 async def member(name: str, seeds: list[str], keys: tuple[str, ...], pipe: Connection) -> None:
     config = motet.Config.local(keys=list(keys), suspect="30s", verify="10s")
     async with motet.join("target", name=name, seeds=seeds or None, config=config) as group:
-        one = Member(group)
+        one = AttackedMember(group)
         tasks = [asyncio.create_task(one.watch()), asyncio.create_task(one.send())]
         pipe.send((str(group.address.endpoint), group.address.incarnation))
         while (word := await asyncio.to_thread(pipe.recv)) != "leave":
-            pipe.send(one.obey(word))
+            pipe.send(one.execute(word))
         tasks[1].cancel()
         await group.leave()
         await tasks[0]
 
 
-class Puppet:
-    """The shooter's end of a member's pipe."""
+class MemberHandle:
+    """The attacker's end of the pipe to a member."""
 
     def __init__(self, name: str, seeds: list[str], keys: tuple[str, ...]) -> None:
         context = multiprocessing.get_context("spawn")
@@ -181,7 +181,7 @@ class Puppet:
 # The shooter
 
 
-class Shooter:
+class Attacker:
     def __init__(self, rng: Random, genuine: list[bytes], friend: int, *, is_sealed: bool) -> None:
         self._rng = rng
         self._genuine = genuine
@@ -191,7 +191,7 @@ class Shooter:
         if is_sealed:
             self._kinds += [self.flipped, self.foreign_key, self.unsealed, self.later]
 
-    def shot(self) -> bytes:
+    def datagram(self) -> bytes:
         return self._rng.choice(self._kinds)()
 
     def random(self) -> bytes:
@@ -231,32 +231,32 @@ class Shooter:
         return self._rng.choice(self._genuine)
 
 
-def noise(report: dict[str, Any]) -> int:
+def rejected_traffic(report: dict[str, Any]) -> int:
     counters = report["counters"]
-    return sum(count for name, count in counters.items() if name.startswith("seal_") or name in NOISE)
+    return sum(count for name, count in counters.items() if name.startswith("seal_") or name in REJECTED)
 
 
-def attack(shots: int, seed: int, *, is_sealed: bool) -> Verdict:
+def attack(datagrams_sent: int, seed: int, *, is_sealed: bool) -> AttackResult:
     keys = (KEY,) if is_sealed else ()
-    target = Puppet("target", [], keys)
-    friend = Puppet("friend", [target.endpoint], keys)
+    target = MemberHandle("target", [], keys)
+    friend = MemberHandle("friend", [target.endpoint], keys)
     friend.ask("record")
     friend.ask("send")
     friend.until(lambda report: report["sent"] > 40)
     before = target.ask("report")
-    shooter = Shooter(Random(seed), friend.ask("recorded"), friend.incarnation, is_sealed=is_sealed)
+    attacker = Attacker(Random(seed), friend.ask("recorded"), friend.incarnation, is_sealed=is_sealed)
     begun, most_mb = time.monotonic(), before["memory_mb"]
-    for report in shoot(shooter, shots, target):
+    for report in shoot(attacker, datagrams_sent, target):
         most_mb = max(most_mb, report["memory_mb"])
     seconds = time.monotonic() - begun
     friend.ask("stop")
     time.sleep(0.1)  # one more may be on its way out
     sent = friend.ask("report")["sent"]
     after = target.until(lambda report: report["seen"] + report["forged"] >= sent)
-    verdict = Verdict(
+    result = AttackResult(
         "sealed" if is_sealed else "without a key",
-        shots,
-        noise(after) - noise(before),
+        datagrams_sent,
+        rejected_traffic(after) - rejected_traffic(before),
         queue_of(int(target.endpoint.rpartition(":")[2])).dropped,
         after["seen"] - before["seen"],
         after["forged"],
@@ -268,19 +268,19 @@ def attack(shots: int, seed: int, *, is_sealed: bool) -> Verdict:
     )
     friend.leave()
     target.leave()
-    return verdict
+    return result
 
 
-def shoot(shooter: Shooter, shots: int, target: Puppet) -> Iterator[dict[str, Any]]:
+def shoot(attacker: Attacker, datagrams_sent: int, target: MemberHandle) -> Iterator[dict[str, Any]]:
     """Yields what the target reports now and then."""
     host, _, port = target.endpoint.rpartition(":")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
-        for fired in range(0, shots, VOLLEY):
-            for _ in range(min(VOLLEY, shots - fired)):
-                stranger.sendto(shooter.shot(), (host, int(port)))
+        for fired in range(0, datagrams_sent, BURST):
+            for _ in range(min(BURST, datagrams_sent - fired)):
+                stranger.sendto(attacker.datagram(), (host, int(port)))
             while queue_of(int(port)).waiting > MOST_QUEUED_BYTES:
                 time.sleep(0.001)
-            if fired // VOLLEY % REPORT_EVERY == 0:
+            if fired // BURST % REPORT_EVERY == 0:
                 yield target.ask("report")
 
 
@@ -307,20 +307,20 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true", help="for a program to read")
     options = parser.parse_args()
-    verdicts = [attack(options.datagrams, options.seed, is_sealed=is_sealed) for is_sealed in (True, False)]
+    results = [attack(options.datagrams, options.seed, is_sealed=is_sealed) for is_sealed in (True, False)]
     if options.json:
-        print(json.dumps([asdict(verdict) | {"is_good": verdict.is_good} for verdict in verdicts], indent=2))
+        print(json.dumps([asdict(result) | {"is_good": result.is_good} for result in results], indent=2))
     else:
-        for verdict in verdicts:
+        for result in results:
             print(
-                f"{verdict.group}: {verdict.shots:,} hostile datagrams in {verdict.seconds:.0f} s, "
-                f"{verdict.refused:,} refused and counted, {verdict.overflowed:,} lost in the socket buffer, "
-                f"{verdict.forged} delivered; meanwhile {verdict.genuine:,} genuine messages, "
-                f"complete: {verdict.is_complete}, views changed: {verdict.views_changed}; memory "
-                f"{verdict.memory_before_mb} MB before, {verdict.memory_most_mb} MB at most"
+                f"{result.group}: {result.datagrams_sent:,} hostile datagrams in {result.seconds:.0f} s, "
+                f"{result.refused:,} refused and counted, {result.overflowed:,} lost in the socket buffer, "
+                f"{result.forged} delivered; meanwhile {result.genuine:,} genuine messages, "
+                f"complete: {result.is_complete}, views changed: {result.views_changed}; memory "
+                f"{result.memory_before_mb} MB before, {result.memory_most_mb} MB at most"
             )
         print(f"{os.cpu_count()} cores, Python {sys.version.split()[0]}")
-    sys.exit(0 if all(verdict.is_good for verdict in verdicts) else 1)
+    sys.exit(0 if all(result.is_good for result in results) else 1)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a group costs when nobody says anything, and what one slow consumer costs the others.
+"""The cost of an idle group, and the cost of one slow consumer to the others.
 
     python benchmarks/idle_and_slow.py                       both; a minute for the first, some seconds for the second
     python benchmarks/idle_and_slow.py idle --seconds 10
@@ -30,7 +30,7 @@ import motet
 TIMEOUT_S = 600.0
 MESSAGE = bytes(1_000)
 BATCH = 50
-STANDSTILL_S = 1.0  # so long nobody delivers anything: the sender waits
+STANDSTILL_S = 1.0  # without a delivery for this time, the sender is held by back-pressure
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -98,34 +98,34 @@ def memory_mb(pid: int) -> float:
 @dataclass(frozen=True, slots=True)
 class Slow:
     megabytes: int
-    sent_before_waiting_mb: float  # how much the sender got rid of while one took nothing
+    sent_before_waiting_mb: float  # how much was sent while one member consumed nothing
     most_memory_mb: dict[str, float]
     memory_before_mb: dict[str, float]
     views_changed: int
-    is_complete: bool  # in the end all had everything
+    is_complete: bool  # all members delivered all messages at the end
 
 
-class Member:
+class SlowMember:
     def __init__(self, group: motet.Group, megabytes: int) -> None:
         self.group = group
         self.messages = megabytes * 1_000_000 // len(MESSAGE)
         self.sent = self.seen = 0
-        self.may_eat = asyncio.Event()
+        self.may_consume = asyncio.Event()
 
     async def send(self) -> None:
         while self.sent < self.messages:
             await self.group.multicast_many([MESSAGE] * BATCH)
             self.sent += BATCH
 
-    async def eat(self) -> None:
-        await self.may_eat.wait()
+    async def consume(self) -> None:
+        await self.may_consume.wait()
         async for event in self.group.batches():
             if isinstance(event, motet.Batch):
                 self.seen += len(event.payloads)
 
-    def obey(self, word: str) -> Any:
+    def execute(self, word: str) -> Any:
         if word == "eat":
-            self.may_eat.set()
+            self.may_consume.set()
         return {"sent": self.sent, "seen": self.seen, "mb": memory_mb(os.getpid()), "view": self.group.view.id.number}
 
 
@@ -135,19 +135,19 @@ def member_process(name: str, seeds: list[str], megabytes: int, pipe: Connection
 
 async def run_member(name: str, seeds: list[str], megabytes: int, pipe: Connection) -> None:
     async with motet.join("slow", name=name, seeds=seeds or None) as group:
-        member = Member(group, megabytes)
+        member = SlowMember(group, megabytes)
         pipe.send(str(group.address.endpoint))
         await group.until(lambda view: len(view.members) == 3)
-        tasks = [asyncio.create_task(member.eat())]
+        tasks = [asyncio.create_task(member.consume())]
         while (word := await asyncio.to_thread(pipe.recv)) != "leave":
             if word == "send":
                 tasks.append(asyncio.create_task(member.send()))
-            pipe.send(member.obey(word))
+            pipe.send(member.execute(word))
         await group.leave()
         await asyncio.gather(*tasks)
 
 
-class Puppet:
+class SlowMemberHandle:
     def __init__(self, name: str, seeds: list[str], megabytes: int) -> None:
         context = multiprocessing.get_context("spawn")
         self.name = name
@@ -174,8 +174,8 @@ class Puppet:
 
 
 def measure_slow(megabytes: int) -> Slow:
-    sender = Puppet("sender", [], megabytes)
-    members = [sender, *(Puppet(name, [sender.endpoint], megabytes) for name in ("eager", "slow"))]
+    sender = SlowMemberHandle("sender", [], megabytes)
+    members = [sender, *(SlowMemberHandle(name, [sender.endpoint], megabytes) for name in ("eager", "slow"))]
     before = {member.name: member.ask("report") for member in members}
     most = {name: report["mb"] for name, report in before.items()}
     for member in members[:2]:
@@ -199,7 +199,7 @@ def measure_slow(megabytes: int) -> Slow:
 
 
 def watch(
-    members: list[Puppet], most: dict[str, float], is_over: Callable[[list[dict[str, Any]]], bool]
+    members: list[SlowMemberHandle], most: dict[str, float], is_over: Callable[[list[dict[str, Any]]], bool]
 ) -> list[dict[str, Any]]:
     """Ask all members again and again, and note the most memory that each of them held."""
     deadline = time.monotonic() + TIMEOUT_S
@@ -215,7 +215,7 @@ def watch(
 
 
 def standstill() -> Callable[[list[dict[str, Any]]], bool]:
-    """The sender has not moved for a while."""
+    """Whether the sender has made no progress for a while."""
     last, since = -1, time.monotonic()
 
     def is_still(reports: list[dict[str, Any]]) -> bool:

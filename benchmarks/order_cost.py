@@ -31,19 +31,19 @@ from motet.sim.world.transcript import Transcript
 GROUPS = (3, 5, 10)
 STRATEGIES = {
     "window": OrderingConfig(),
-    "early": OrderingConfig(fast_path_members=max(GROUPS)),  # all are told what anybody proposes
+    "fast path": OrderingConfig(fast_path_members=max(GROUPS)),  # the fast path: proposals are broadcast
     "continuous": OrderingConfig(strategy="continuous"),
 }
 MESSAGES_PER_FRAME = (1, 1000)
 AT_ONCE = (1, 16)  # frames that a member sends at one step
 FRAMES = 96  # of every member
 STEP_NS = 2 * MILLISECOND
-FOUNDED_NS = 3 * SECOND
+BOOTSTRAPPED_NS = 3 * SECOND
 DRAINED_NS = 10 * SECOND
 MESSAGE = bytes(40)
 
 
-class Tally(Transcript):
+class FrameTally(Transcript):
     """Counts the datagrams of the order, by kind of frame, from the moment it is switched on."""
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class Tally(Transcript):
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class FrameCost:
     members: int
     strategy: str
     messages_per_frame: int
@@ -75,24 +75,24 @@ class Cost:
         return self.datagrams / self.messages
 
 
-def measure(members: int, strategy: str, messages_per_frame: int, at_once: int) -> Cost:
-    tally = Tally()
+def measure(members: int, strategy: str, messages_per_frame: int, at_once: int) -> FrameCost:
+    tally = FrameTally()
     world = TotalOrderWorld(_plan(members, strategy), tally)
     for index in range(members):
         world._plan_start(index, 0)
-    world.scheduler.run_until(FOUNDED_NS)
+    world.scheduler.run_until(BOOTSTRAPPED_NS)
     tally.is_on = True
     hosts = [host for index in range(members) if (host := world._living(index)) is not None]
     for step in range(FRAMES // at_once):
         for host in hosts * at_once:
             host.multicast_ordered([MESSAGE] * messages_per_frame)
-        world.scheduler.run_until(FOUNDED_NS + (step + 1) * at_once * STEP_NS)
-    world.scheduler.run_until(FOUNDED_NS + DRAINED_NS)
+        world.scheduler.run_until(BOOTSTRAPPED_NS + (step + 1) * at_once * STEP_NS)
+    world.scheduler.run_until(BOOTSTRAPPED_NS + DRAINED_NS)
     ordering = hosts[0].member.channel.ordering
     assert ordering is not None
     assert ordering.stable == members * FRAMES * messages_per_frame, "not everything was ordered"
     by_kind = {kind.__name__: count for kind, count in tally.kinds.most_common()}
-    return Cost(members, strategy, messages_per_frame, at_once, tally.kinds.total(), ordering.stable, by_kind)
+    return FrameCost(members, strategy, messages_per_frame, at_once, tally.kinds.total(), ordering.stable, by_kind)
 
 
 def _plan(members: int, strategy: str) -> GroupPlan:
@@ -106,13 +106,13 @@ def _plan(members: int, strategy: str) -> GroupPlan:
         config=MemberConfig(membership=membership, ordering=STRATEGIES[strategy]),
         windows=(256,) * members,
         network=NetworkProfile(delay_ns=200 * MICROSECOND, jitter="uniform", jitter_ns=50 * MICROSECOND),
-        duration_ns=FOUNDED_NS,
+        duration_ns=BOOTSTRAPPED_NS,
         faults=(),
         bursts=(),
     )
 
 
-def table(costs: list[Cost]) -> str:
+def table(costs: list[FrameCost]) -> str:
     heads = ["members", "frames at once", "messages per frame", *STRATEGIES]
     rows = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     figures = {(c.members, c.at_once, c.messages_per_frame, c.strategy): c.per_message for c in costs}

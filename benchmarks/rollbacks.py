@@ -1,8 +1,8 @@
 """How many delivered messages are rolled back, with the fast path and without it. Run: python benchmarks/rollbacks.py
 
 The same worlds of the scenario `presets` run twice: as shipped (proposals are broadcast in small groups, so a member
-delivers one message delay earlier), and with order_fast_path_members = 0. Time is that of the simulator, so the figures do
-not depend on the machine. `python benchmarks/rollbacks.py SEEDS` runs so many worlds (300); `--json` prints figures.
+delivers one message delay earlier), and with order_fast_path_members = 0. Time is that of the simulator, so the figures
+do not depend on the machine. `python benchmarks/rollbacks.py SEEDS` runs so many worlds (300); `--json` prints figures.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ Round = Callable[[], Iterable[object]]  # makes one result per datagram, lazily
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SealingRow:
     bytes: int
     work: str
     megabytes_per_second: float
@@ -67,7 +67,7 @@ def _decrypting(cipher: Cipher, encrypted: list[bytes]) -> Round:
     return lambda: (cipher.decrypt(NONCE, datagram, HEADER) for datagram in encrypted)
 
 
-def measure(size: int, repeats: int, total_bytes: int) -> list[Row]:
+def measure(size: int, repeats: int, total_bytes: int) -> list[SealingRow]:
     count = max(1, min(MOST_DATAGRAMS, total_bytes // size))
     rng = Random(size)
     rounds = rounds_of([rng.randbytes(size) for _ in range(count)])
@@ -78,7 +78,8 @@ def measure(size: int, repeats: int, total_bytes: int) -> list[Row]:
             deque(make(), maxlen=0)  # each result is dropped at once
             best[name] = min(best[name], thread_time_ns() - started)
     return [
-        Row(size, name, round(size * count * 1_000 / ns), round(ns / count / 1_000, 2)) for name, ns in best.items()
+        SealingRow(size, name, round(size * count * 1_000 / ns), round(ns / count / 1_000, 2))
+        for name, ns in best.items()
     ]
 
 

@@ -27,11 +27,11 @@ from motet.api.group import Group, Order
 MESSAGE = bytes(100)
 ROUNDS = 15
 MESSAGES = 300  # in a round
-Operation = Callable[[], Awaitable[None]]
+TimedOperation = Callable[[], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class OperationCost:
     what: str
     members: int
     message_delays: int  # of datagrams, that one follows from the other
@@ -59,7 +59,7 @@ async def taken(events: AsyncIterator[BatchEvent]) -> None:
         pass
 
 
-def multicast(groups: list[Group], order: Order) -> Operation:
+def multicast(groups: list[Group], order: Order) -> TimedOperation:
     streams = [group.batches() for group in groups]
 
     async def operation() -> None:
@@ -70,14 +70,14 @@ def multicast(groups: list[Group], order: Order) -> Operation:
     return operation
 
 
-def call(groups: list[Group]) -> Operation:
+def call(groups: list[Group]) -> TimedOperation:
     async def operation() -> None:
         await groups[1].call(groups[0].address, MESSAGE)
 
     return operation
 
 
-def plain(message_delays: int) -> Operation:
+def plain(message_delays: int) -> TimedOperation:
     """A datagram to and fro between two sockets."""
     loop, ends = asyncio.get_running_loop(), [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2)]
     for end in ends:
@@ -107,7 +107,7 @@ def plain(message_delays: int) -> Operation:
     return operation
 
 
-async def spent(operation: Operation) -> float:
+async def spent(operation: TimedOperation) -> float:
     """Microseconds of processor time for one."""
     begin = time.process_time()
     for _ in range(MESSAGES):
@@ -115,7 +115,7 @@ async def spent(operation: Operation) -> float:
     return (time.process_time() - begin) / MESSAGES * 1e6
 
 
-async def calls(operation: Operation) -> float:
+async def calls(operation: TimedOperation) -> float:
     profile = cProfile.Profile()
     profile.enable()
     for _ in range(MESSAGES):
@@ -124,13 +124,13 @@ async def calls(operation: Operation) -> float:
     return float(pstats.Stats(profile).total_calls) / MESSAGES  # type: ignore[attr-defined]
 
 
-async def measure(what: str, members: int, message_delays: int, datagrams: int) -> Cost:
+async def measure(what: str, members: int, message_delays: int, datagrams: int) -> OperationCost:
     groups = await joined(members)
     operation = call(groups) if what == "call" else multicast(groups, "total" if what == "total" else "fifo")
     beside = plain(datagrams)
     await spent(operation)  # warm
     rounds = [(await spent(operation), await spent(beside)) for _ in range(ROUNDS)]
-    cost = Cost(
+    cost = OperationCost(
         what, members, message_delays, await calls(operation), min(r[0] for r in rounds), min(r[1] for r in rounds)
     )
     for group in reversed(groups):

@@ -44,7 +44,7 @@ def free_port(kind: int = socket.SOCK_STREAM) -> int:
         return int(one.getsockname()[1])
 
 
-class Member:
+class LoggingMember:
     def __init__(self, number: int, out: Path, drop: float) -> None:
         self.name = f"m{number}"
         self.bind = f"127.0.0.1:{free_port(socket.SOCK_DGRAM)}"
@@ -65,7 +65,7 @@ class Member:
         self.process.wait()
 
 
-class Driver:
+class QueryDriver:
     def __init__(self, members: str, out: Path, sink: str) -> None:
         self._command = [sys.executable, "-m", "tests.spark.driver", members, str(out), *([sink] if sink else [])]
         self._log = out / "driver.log"
@@ -75,7 +75,7 @@ class Driver:
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(self._command, start_new_session=True, cwd=ROOT, stdout=log, stderr=log)
 
-    def tend(self) -> None:
+    def restart_if_failed(self) -> None:
         """As whoever runs queries does: one that ended by itself is started again. A JVM whose Python does not come up
         within ten seconds gives up, which happens on a machine that is busy enough."""
         if self.process.poll() is not None:
@@ -88,11 +88,11 @@ class Driver:
         self.process.wait()
 
 
-def wait(what: str, condition: Callable[[], bool], driver: Driver | None = None, seconds: float = 300.0) -> None:
+def wait(what: str, condition: Callable[[], bool], driver: QueryDriver | None = None, seconds: float = 300.0) -> None:
     ends_at = time.monotonic() + seconds
     while not condition():
         if driver is not None:
-            driver.tend()
+            driver.restart_if_failed()
         if time.monotonic() > ends_at:
             raise SystemExit(f"gave up waiting for: {what}")
         time.sleep(0.2)
@@ -109,22 +109,27 @@ def main() -> None:
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     rng = random.Random(options.seed)
-    members = [Member(number, out, options.drop) for number in range(options.members)]
+    members = [LoggingMember(number, out, options.drop) for number in range(options.members)]
     seeds = ",".join(member.bind for member in members[:3])
     for member in members:
         member.start(seeds)
     services = ",".join(member.serve for member in members)
-    driver = Driver(services, out, services if options.sink else "")
+    driver = QueryDriver(services, out, services if options.sink else "")
     try:
-        play(options, rng, members, seeds, driver, out)
+        run(options, rng, members, seeds, driver, out)
     finally:
         driver.kill()
         for member in members:
             member.kill()
 
 
-def play(
-    options: argparse.Namespace, rng: random.Random, members: list[Member], seeds: str, driver: Driver, out: Path
+def run(
+    options: argparse.Namespace,
+    rng: random.Random,
+    members: list[LoggingMember],
+    seeds: str,
+    driver: QueryDriver,
+    out: Path,
 ) -> None:
     client, feed = (LogClient([member.serve for member in members], timeout_s=120) for _ in range(2))
     feeding = ThreadPoolExecutor(1)
@@ -157,7 +162,7 @@ def play(
     else:
         wait("the query has read all", lambda: read_up_to(out) >= client.offsets().stable, driver)
     client.close()
-    judge(options, members, out, wanted)
+    evaluate(options, members, out, wanted)
 
 
 def has_gone_on(out: Path, before: int) -> bool:
@@ -186,7 +191,7 @@ def read_up_to(out: Path) -> int:
     return int(json.loads(done[-1].read_text().splitlines()[-1])["position"])
 
 
-def judge(options: argparse.Namespace, members: list[Member], out: Path, wanted: int) -> None:
+def evaluate(options: argparse.Namespace, members: list[LoggingMember], out: Path, wanted: int) -> None:
     spark = build_session("local[2]", "judge", is_light=True)
     verdict = run_audit(spark, [str(out / "journals")])
     print(to_text(verdict))

@@ -29,12 +29,12 @@ from motet.sim.world.network import NetworkProfile
 
 ROUNDS = 7  # of the small groups; large ones take the simulator minutes
 SETTLED_NS = {"local": 5 * SECOND, "lan": 8 * SECOND, "wan": 60 * SECOND}  # a group that started together is quiet
-FOUNDED_NS = {"local": 2 * SECOND, "lan": 4 * SECOND, "wan": 16 * SECOND}  # it has started, and is primary
+BOOTSTRAPPED_NS = {"local": 2 * SECOND, "lan": 4 * SECOND, "wan": 16 * SECOND}  # it has started, and is primary
 LONG_NS = {"local": 10 * SECOND, "lan": 15 * SECOND, "wan": 120 * SECOND}  # a partition that every side has noticed
 
 
 @dataclass(frozen=True, slots=True)
-class Preset:
+class ViewChangePreset:
     name: str
     membership: MembershipConfig
     delay_ns: int  # one way
@@ -57,9 +57,9 @@ class Preset:
 
 
 PRESETS = (
-    Preset("local", MembershipConfig.local(), 50 * MICROSECOND),
-    Preset("lan", MembershipConfig.lan(), 250 * MICROSECOND),
-    Preset("wan", MembershipConfig.wan(), 50 * MILLISECOND),
+    ViewChangePreset("local", MembershipConfig.local(), 50 * MICROSECOND),
+    ViewChangePreset("lan", MembershipConfig.lan(), 250 * MICROSECOND),
+    ViewChangePreset("wan", MembershipConfig.wan(), 50 * MILLISECOND),
 )
 
 
@@ -78,25 +78,25 @@ def all_in(world: MembershipWorld, since: int, members: set[str], *, is_primary:
     return max(last.values()) - since
 
 
-def cold_start(preset: Preset, members: int, seed: int) -> int:
+def cold_start(preset: ViewChangePreset, members: int, seed: int) -> int:
     """To one view of all."""
     return all_in(started(preset, members, seed), 0, {f"m{index}" for index in range(members)})
 
 
-def founded(preset: Preset, members: int, seed: int) -> int:
+def bootstrapped(preset: ViewChangePreset, members: int, seed: int) -> int:
     """To a primary view of all."""
     return all_in(started(preset, members, seed), 0, {f"m{index}" for index in range(members)}, is_primary=True)
 
 
 @cache
-def started(preset: Preset, members: int, seed: int) -> MembershipWorld:
+def started(preset: ViewChangePreset, members: int, seed: int) -> MembershipWorld:
     """A hundred members exchange forty thousand heartbeats a second: no longer than it takes."""
-    world = preset.world(members, (), FOUNDED_NS[preset.name], seed)
+    world = preset.world(members, (), BOOTSTRAPPED_NS[preset.name], seed)
     assert not world.run()
     return world
 
 
-def crash(preset: Preset, members: int, seed: int) -> int:
+def crash(preset: ViewChangePreset, members: int, seed: int) -> int:
     at = SETTLED_NS[preset.name] + Random(seed).randrange(SECOND)
     fault = GroupFault(at, GroupFaultKind.CRASH, seed % members)  # the coordinator is among them
     world = preset.world(members, (fault,), at + LONG_NS[preset.name], seed)
@@ -104,7 +104,7 @@ def crash(preset: Preset, members: int, seed: int) -> int:
     return all_in(world, at, set(world.plan.names) - {f"m{fault.who}"})
 
 
-def heal(preset: Preset, members: int, seed: int) -> int:
+def heal(preset: ViewChangePreset, members: int, seed: int) -> int:
     at = SETTLED_NS[preset.name] + Random(seed).randrange(SECOND)
     sides = tuple(index % 2 for index in range(members))
     lasts_ns = LONG_NS[preset.name] + Random(seed + 1000).randrange(5 * SECOND)  # probes come at fixed times after it
@@ -115,8 +115,10 @@ def heal(preset: Preset, members: int, seed: int) -> int:
     return all_in(world, healed, set(world.plan.names))
 
 
-def blackout(preset: Preset, members: int, seed: int) -> int:
-    """All die at once and restart at once, with their memory; the answer is when they are one primary view again."""
+def blackout(preset: ViewChangePreset, members: int, seed: int) -> int:
+    """All die at once and restart at once, with their durable state. Returns the time until they are one primary
+    view again.
+    """
     at = SETTLED_NS[preset.name] + Random(seed).randrange(SECOND)
     faults = tuple(GroupFault(at, GroupFaultKind.RESTART, who, keeps_durable_state=True) for who in range(members))
     world = preset.world(members, faults, at + LONG_NS[preset.name], seed)
@@ -124,8 +126,8 @@ def blackout(preset: Preset, members: int, seed: int) -> int:
     return all_in(world, at + 1, set(world.plan.names), is_primary=True)
 
 
-def join(preset: Preset, members: int, seed: int) -> int:
-    """One comes to a group of the others; the answer is when all are in one view."""
+def join(preset: ViewChangePreset, members: int, seed: int) -> int:
+    """One member joins the group of the others. Returns the time until all are in one view."""
     at = SETTLED_NS[preset.name]
     fault = GroupFault(at, GroupFaultKind.RESTART, members - 1, lasts_ns=LONG_NS[preset.name] // 2)
     world = preset.world(members, (fault,), at + LONG_NS[preset.name], seed)
@@ -133,8 +135,8 @@ def join(preset: Preset, members: int, seed: int) -> int:
     return all_in(world, at + fault.lasts_ns, set(world.plan.names))
 
 
-def frames_of(change: Callable[[Preset, int, int], int], preset: Preset, members: int) -> int:
-    """How many datagrams of the view change travel, while members crash, come in, or are parted and merged."""
+def frames_of(change: Callable[[ViewChangePreset, int, int], int], preset: ViewChangePreset, members: int) -> int:
+    """How many datagrams of the view change travel, while members crash, join, or are partitioned and merged."""
     with counting() as counted:
         change(preset, members, members - 1)
         with_change = sum(counted[kind] for kind in ENGINE_FRAMES)
@@ -176,16 +178,16 @@ def main() -> None:
     print(json.dumps({"seconds": times, "datagrams": costs}, indent=2))
 
 
-ROWS: list[tuple[str, int, Callable[[Preset, int], int]]] = [
+ROWS: list[tuple[str, int, Callable[[ViewChangePreset, int], int]]] = [
     ("crash to new view, 5 members", ROUNDS, lambda preset, seed: crash(preset, 5, seed)),
     ("one comes in, 5 members with it", ROUNDS, lambda preset, seed: join(preset, 5, seed)),
     ("heal to one view, 2 + 2 members", ROUNDS, lambda preset, seed: heal(preset, 4, seed)),
     ("heal to one view, 10 + 10 members", 3, lambda preset, seed: heal(preset, 20, seed)),
     ("cold start of 5 to one view", ROUNDS, lambda preset, seed: cold_start(preset, 5, seed)),
     ("cold start of 20 to one view", 3, lambda preset, seed: cold_start(preset, 20, seed)),
-    ("cold start of 20, primary", 3, lambda preset, seed: founded(preset, 20, seed)),
+    ("cold start of 20, primary", 3, lambda preset, seed: bootstrapped(preset, 20, seed)),
     ("cold start of 100 to one view", 1, lambda preset, seed: cold_start(preset, 100, seed)),
-    ("cold start of 100, primary", 1, lambda preset, seed: founded(preset, 100, seed)),
+    ("cold start of 100, primary", 1, lambda preset, seed: bootstrapped(preset, 100, seed)),
     ("a whole group of 5 restarts", ROUNDS, lambda preset, seed: blackout(preset, 5, seed)),
 ]
 

@@ -1,4 +1,4 @@
-"""A chat without a server: everybody sees the same lines in the same order.
+"""A chat without a server: all members see the same lines in the same order.
 
 python examples/chat.py                                              three people talk at once, in this process
 
@@ -33,7 +33,7 @@ async def show(group: motet.Group, transcript: list[str], *, is_printed: bool) -
 
 
 async def demo() -> None:
-    """Three members in one process, who all speak at once."""
+    """Three members in one process that all send at once."""
     transcripts: dict[str, list[str]] = {name: [] for name in LINES}
     groups: list[motet.Group] = []
     for name in LINES:
@@ -44,7 +44,7 @@ async def demo() -> None:
 
     async def talk(group: motet.Group) -> None:
         receipts = [await group.multicast(line.encode()) for line in LINES[group.address.name]]
-        await receipts[-1].stable()  # everybody has it
+        await receipts[-1].stable()  # all members have it
 
     await asyncio.gather(*map(talk, groups))
     for group in groups:

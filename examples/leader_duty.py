@@ -1,4 +1,4 @@
-"""One member has a duty, and when it goes, the next one takes over where it stopped.
+"""One member has a duty, and when it leaves or crashes, the next one continues where it stopped.
 
     python examples/leader_duty.py
 
@@ -14,7 +14,6 @@ import contextlib
 import json
 
 import motet
-from motet.errors import MotetError
 
 
 class Worker:
@@ -24,7 +23,7 @@ class Worker:
         self._duty: asyncio.Task[None] | None = None
 
     async def start(self, seeds: list[str]) -> None:
-        """Who comes in is given what is done already."""
+        """Join; a new member receives the reports that are done already."""
         self.group = await motet.join(
             "duty",
             name=self.name,
@@ -42,7 +41,7 @@ class Worker:
         await self._task
 
     async def crash(self) -> None:
-        """No word to the others, as by kill -9: they notice by its silence."""
+        """Crash as by kill -9: the others suspect it when its heartbeats stop."""
         await self.group.close()
         await self._task
 
@@ -52,7 +51,7 @@ class Worker:
                 self._enter(event.view)
             elif isinstance(event, motet.Message):
                 report = int(event.payload)
-                if report == len(self.done) + 1:  # a report that was under way when its leader went may come twice
+                if report == len(self.done) + 1:  # a report in flight when its leader crashed may arrive twice
                     self.done.append((report, event.sender.name))
         self._stop_duty()
 
@@ -69,7 +68,7 @@ class Worker:
             self._duty = None
 
     async def _do_duty(self) -> None:
-        with contextlib.suppress(MotetError):  # we have left, or are cut off: somebody else goes on
+        with contextlib.suppress(motet.MotetError):  # this member has left or is partitioned: another one continues
             while True:
                 receipt = await self.group.multicast(b"%d" % (len(self.done) + 1))
                 await receipt.delivered()

@@ -28,7 +28,7 @@ class ReplicatedCounter:
         self._moved_to(message.position)
 
     def take_state(self) -> bytes:
-        """Asked when this member has applied everything before the newcomer's first message, and nothing after."""
+        """Called when this member has applied every message before the joiner's first one, and none after it."""
         return b"%d %d" % (self.value, self.applied)
 
     def receive_state(self, state: bytes) -> None:
@@ -46,7 +46,7 @@ class ReplicatedCounter:
         return self.value
 
 
-class Member:
+class CounterMember:
     """One member: a group, a counter, and the task that applies what comes."""
 
     def __init__(self, name: str) -> None:
@@ -73,8 +73,8 @@ class Member:
         await self._task
 
 
-async def compute(member: Member, rounds: int) -> int:
-    """Send operations as fast as the windows allow; the position of the last one is the answer."""
+async def compute(member: CounterMember, rounds: int) -> int:
+    """Send operations as fast as the windows allow. Returns the position of the last one."""
     for number in range(1, rounds + 1):
         operation = b"multiply 2" if number % 5 == 0 else b"add %d" % number
         receipt = await member.group.multicast(operation)
@@ -82,7 +82,7 @@ async def compute(member: Member, rounds: int) -> int:
 
 
 async def main() -> None:
-    members = [Member(name) for name in ("ann", "bob", "cleo")]
+    members = [CounterMember(name) for name in ("ann", "bob", "cleo")]
     for number, member in enumerate(members):
         await member.start([str(other.group.address.endpoint) for other in members[:number]])
     last = max(await asyncio.gather(*(compute(member, 100) for member in members)))
@@ -91,7 +91,7 @@ async def main() -> None:
         print(f"{member.name:5} has applied {last} operations and counts {value}")
     assert len(set(values)) == 1
 
-    late = Member("late")
+    late = CounterMember("late")
     await late.start([str(members[0].group.address.endpoint)])
     members.append(late)
     last = await compute(members[1], 10)

@@ -34,7 +34,7 @@ class Box:
         async with self.till:
             total = self.seats.get("till", 0)
             assert isinstance(total, int)
-            await self.seats.set("till", total + len(self.sold))  # nobody else can come in between
+            await self.seats.set("till", total + len(self.sold))  # the lock excludes all other members
 
 
 async def main() -> None:

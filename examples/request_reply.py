@@ -1,4 +1,4 @@
-"""Ask one member, ask all of them, and see what an answer that does not come looks like.
+"""Call one member, call all of them, and see how a missing answer is reported.
 
 python examples/request_reply.py
 """
@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import motet
-from motet.errors import CallTimeoutError, RemoteError
 
 STOCK = {"ann": {"apples": 3}, "bob": {"apples": 4, "pears": 1}, "cleo": {"plums": 7}}
 
@@ -38,18 +37,19 @@ async def main() -> None:
 
     print("bob has", (await ann.call(bob.address, b"apples")).decode(), "apples")
 
-    answers = await cleo.call_all(b"apples")  # also ourselves; who cannot answer is there with its error
+    # The result includes this member; for a member that cannot answer it has an error.
+    answers = await cleo.call_all(b"apples")
     found = {member.name: int(answer) for member, answer in answers.items() if isinstance(answer, bytes)}
     print("apples in all:", sum(found.values()), "at", " and ".join(sorted(found)))
 
     try:
         await ann.call(cleo.address, b"pears")
-    except RemoteError as error:
+    except motet.RemoteError as error:
         print("refused:", error)
 
     try:
         await ann.call(bob.address, b"the meaning of life", timeout=0.3)
-    except CallTimeoutError as error:
+    except motet.CallTimeoutError as error:
         print("no answer:", error)
 
     for group in groups:

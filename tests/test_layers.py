@@ -1,4 +1,4 @@
-"""Imports between rooms point downwards, and the sans-IO rooms reach for nothing but their arguments.
+"""Imports between layers point downwards, and the sans-IO layers reach for nothing but their arguments.
 
 The tables below are the rule. `faults` judges one file given as text, so the tests can also show it files that break
 the rule. Imports are read from the syntax tree, wherever they stand: inside a function or under TYPE_CHECKING too.
@@ -15,29 +15,37 @@ PACKAGE = Path(__file__).parent.parent / "src" / "motet"
 
 FACADE = "motet"  # src/motet/__init__.py itself
 ERRORS = "errors"  # the leaf that everyone may import
-PROTOCOLS = ("unicast", "multicast", "membership", "ordering", "snapshot")
+MACHINES = tuple(f"protocol.{name}" for name in ("unicast", "multicast", "membership", "ordering", "snapshot"))
+CORE = ("protocol.wire", "protocol.window", "protocol.core")
 
-LEVELS = (  # top to bottom; a room imports itself and whatever stands on a lower line
+LEVELS = (  # top to bottom; a layer is a package, and imports itself and whatever stands on a lower line
     ("__main__",),
     ("cli",),
-    ("bench", "demo", "runs"),
+    ("harness",),
     (FACADE, "testing"),
-    ("blocks",),
-    ("spark", "aio", "sim"),
-    ("serve", "config"),
-    ("stack", "journal"),
-    PROTOCOLS,
-    ("wire", "window"),
-    ("core",),
+    ("api",),
+    ("runtime", "sim", "audit"),
+    ("admin", "spark"),
+    ("log.service", "config"),
+    ("log.journal", "protocol.member"),
+    MACHINES,
+    ("protocol.wire", "protocol.window"),
+    ("protocol.core",),
+    ("log", "protocol"),  # their __init__ has a docstring and nothing else
     (ERRORS,),
 )
-DEPTH = {room: depth for depth, rooms in enumerate(LEVELS) for room in rooms}
+DEPTH = {layer: depth for depth, layers in enumerate(LEVELS) for layer in layers}
 
-SPARK_MAY_IMPORT = frozenset({"journal", "serve", ERRORS})  # data, never protocol machines
-SERVE_MAY_IMPORT = frozenset({"journal", "wire", "window", "core", ERRORS})  # the log and the words, never machines
-SPARK_WORKER = PurePosixPath("audit/campaign_worker.py")  # the campaign's worker is the one file that runs simulations
+# Some layers may import less than their line allows: data and the words for it, never protocol machines.
+MAY_IMPORT_ONLY = {
+    "spark": frozenset({"log.journal", "log.service", ERRORS}),
+    "audit": frozenset({"spark", "log.journal", "log.service", ERRORS}),
+    "log.service": frozenset({"log.journal", *CORE, ERRORS}),
+    "admin": frozenset({"log.service", "log.journal", *CORE, ERRORS}),
+}
+CAMPAIGN_WORKER = PurePosixPath("audit/campaign_worker.py")  # the one file of the audit that runs simulations
 
-SANS_IO = frozenset({"stack", *PROTOCOLS, "wire", "window", "core"})
+SANS_IO = frozenset({"protocol", "protocol.member", *MACHINES, *CORE})
 SANS_IO_MAY_IMPORT = {
     PurePosixPath("protocol/wire/seal.py"): "cryptography",  # arithmetic that nobody should write by hand
     PurePosixPath("protocol/snapshot/export.py"): "pyarrow",  # results as files; no machine imports it
@@ -56,27 +64,37 @@ IMPURE = frozenset(
 def faults(source: str, path: str) -> list[str]:
     """Say what is wrong with the imports of one file; `path` is relative to src/motet."""
     file = PurePosixPath(path)
-    room = _room_of(file)
-    if room not in DEPTH:
+    layer = _layer_of(file)
+    if layer not in DEPTH:
         return [
-            f"{path}: '{room}' is not a room that this test knows; move the file into a room, "
-            f"or give the new room its line in LEVELS in tests/test_layers.py and say in docs/design/ what it is for"
+            f"{path}: '{layer}' is not a layer that this test knows; move the file into a package of the table, "
+            f"or give the new package its line in LEVELS in tests/test_layers.py and say in docs/design/ what it is for"
         ]
     tree = ast.parse(source, filename=path)
-    found = [(line, fault) for line, module in _imports(tree, file) if (fault := _judge(file, room, module))]
-    if room in SANS_IO:
-        found += _random_faults(tree, room)
+    found = [(line, fault) for line, module in _imports(tree, file) if (fault := _judge(file, layer, module))]
+    if layer in SANS_IO:
+        found += _random_faults(tree, layer)
     return [f"{path}:{line}: {fault}" for line, fault in sorted(found)]
 
 
-def _room_of(file: PurePosixPath) -> str:
+def _layer_of(file: PurePosixPath) -> str:
     if len(file.parts) > 1:
-        return file.parts[0]
+        return _layer_named(".".join(file.with_suffix("").parts))
     return FACADE if file.stem == "__init__" else file.stem
 
 
+def _layer_named(dotted: str) -> str:
+    """The layer of a module whose name begins behind `motet.`: its first two names if both are in the table."""
+    names = dotted.split(".")
+    two = ".".join(names[:2])
+    return two if two in DEPTH else names[0]
+
+
 def _imports(tree: ast.AST, file: PurePosixPath) -> Iterator[tuple[int, str]]:
-    """Yield (line, absolute module name) for each import; `from motet import x` counts as motet.x."""
+    """Yield (line, absolute module name) for each import.
+
+    `from motet import x` counts as motet.x, and so does a name that is imported from a package with layers below it.
+    """
     package = ("motet", *file.parts[:-1])
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -84,45 +102,44 @@ def _imports(tree: ast.AST, file: PurePosixPath) -> Iterator[tuple[int, str]]:
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) + 1 - node.level] if node.level else ()
             module = ".".join((*base, node.module) if node.module else base)
-            names = [f"motet.{alias.name}" for alias in node.names] if module == "motet" else [module]
+            is_split = module in ("motet", "motet.protocol", "motet.log")
+            names = [f"{module}.{alias.name}" for alias in node.names] if is_split else [module]
             yield from ((node.lineno, name) for name in names)
 
 
-def _judge(file: PurePosixPath, room: str, module: str) -> str | None:
+def _judge(file: PurePosixPath, layer: str, module: str) -> str | None:
     top, _, rest = module.partition(".")
     if top != "motet":
-        return None if top == SANS_IO_MAY_IMPORT.get(file) else _judge_outside(room, top)
-    target = rest.partition(".")[0]
+        return None if top == SANS_IO_MAY_IMPORT.get(file) else _judge_outside(layer, top)
+    target = _layer_named(rest)
     if target not in DEPTH:
-        target = FACADE  # a name such as motet.__version__; a file of an unknown room is reported by itself
-    if _may_import(file, room, target):
+        target = FACADE  # a name such as motet.__version__; a file of an unknown layer is reported by itself
+    if _may_import(file, layer, target):
         return None
-    return f"'{room}' may not import '{target}'; imports go down only, see LEVELS in tests/test_layers.py"
+    return f"'{layer}' may not import '{target}'; imports go down only, see LEVELS in tests/test_layers.py"
 
 
-def _may_import(file: PurePosixPath, room: str, target: str) -> bool:
-    if target == room:
+def _may_import(file: PurePosixPath, layer: str, target: str) -> bool:
+    if target == layer or (target == "sim" and file == CAMPAIGN_WORKER):
         return True
-    if room == "spark":
-        return target in SPARK_MAY_IMPORT or (target == "sim" and file == SPARK_WORKER)
-    if room == "serve":
-        return target in SERVE_MAY_IMPORT
-    return DEPTH[target] > DEPTH[room]
+    if layer in MAY_IMPORT_ONLY:
+        return target in MAY_IMPORT_ONLY[layer]
+    return DEPTH[target] > DEPTH[layer]
 
 
-def _judge_outside(room: str, top: str) -> str | None:
-    if room not in SANS_IO:
+def _judge_outside(layer: str, top: str) -> str | None:
+    if layer not in SANS_IO:
         return None
     if top not in sys.stdlib_module_names:
-        return f"'{room}' may import the standard library only, not '{top}'"
+        return f"'{layer}' may import the standard library only, not '{top}'"
     if top in IMPURE:
-        return f"'{room}' is sans-IO and may not import '{top}'; take the time or the value as an argument"
+        return f"'{layer}' is sans-IO and may not import '{top}'; take the time or the value as an argument"
     return None
 
 
-def _random_faults(tree: ast.AST, room: str) -> list[tuple[int, str]]:
+def _random_faults(tree: ast.AST, layer: str) -> list[tuple[int, str]]:
     """Of the module `random` only the class Random may be used: the rest draws from a generator shared by all."""
-    fault = f"'{room}' may use only random.Random; take a generator as an argument (and name it rng, not random)"
+    fault = f"'{layer}' may use only random.Random; take a generator as an argument (and name it rng, not random)"
     nodes = list(ast.walk(tree))
     names = {
         alias.asname or alias.name
@@ -164,7 +181,7 @@ def test_every_file_keeps_the_directions() -> None:
         ),
         (
             "protocol/member/member.py",
-            "from motet.protocol.unicast import sender\nfrom motet.protocol.multicast import sender as multicast_sender",
+            "from motet.protocol.unicast import sender\nfrom motet.protocol.multicast import receiver",
         ),
         (
             "protocol/unicast/sender.py",
@@ -173,7 +190,7 @@ def test_every_file_keeps_the_directions() -> None:
         ("protocol/unicast/sender.py", "from __future__ import annotations\nimport struct\nfrom motet import errors"),
         ("protocol/unicast/sender.py", "import random\ndef f(rng: random.Random) -> random.Random: return rng"),
         ("protocol/unicast/sender.py", "import random as r\ndef f(random: r.Random) -> float: return random.random()"),
-        ("ordering/queue.py", "from random import Random"),
+        ("protocol/ordering/queue.py", "from random import Random"),
         ("protocol/wire/seal.py", "from cryptography.exceptions import InvalidTag"),
         ("protocol/core/effects.py", "from motet.errors import MotetError"),
         ("errors.py", "from enum import Enum"),
@@ -196,65 +213,110 @@ def test_allowed(path: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("path", "source", "reason"),
     [
-        ("protocol/core/effects.py", "import motet.protocol.wire.codec", "'core' may not import 'wire'"),
-        ("protocol/wire/codec.py", "from motet.protocol.window import ring", "'wire' may not import 'window'"),
-        ("protocol/window/ring.py", "from motet import wire", "'window' may not import 'wire'"),
+        (
+            "protocol/core/effects.py",
+            "import motet.protocol.wire.codec",
+            "protocol.core -> protocol.wire",
+        ),
+        (
+            "protocol/wire/codec.py",
+            "from motet.protocol.window import ring",
+            "protocol.wire -> protocol.window",
+        ),
+        (
+            "protocol/window/ring.py",
+            "from motet.protocol import wire",
+            "protocol.window -> protocol.wire",
+        ),
         (
             "protocol/unicast/sender.py",
             "from motet.protocol.multicast.sender import Sender",
-            "'unicast' may not import 'multicast'",
+            "protocol.unicast -> protocol.multicast",
         ),
-        ("protocol/unicast/sender.py", "from ..stack import member", "'unicast' may not import 'stack'"),
-        ("protocol/unicast/sender.py", "from .. import ordering", "'unicast' may not import 'ordering'"),
-        ("unicast/deep/part.py", "from ...snapshot import marker", "'unicast' may not import 'snapshot'"),
-        ("protocol/unicast/sender.py", "def f():\n    from motet.sim import world", "'unicast' may not import 'sim'"),
-        ("protocol/unicast/sender.py", "from motet import __version__", "'unicast' may not import 'motet'"),
-        ("journal/log.py", "from motet.protocol.member import member", "'journal' may not import 'stack'"),
-        ("runtime/driver.py", "from motet.sim import world", "'aio' may not import 'sim'"),
-        ("sim/world.py", "from motet.cli import app", "'sim' may not import 'cli'"),
-        ("errors.py", "from motet.protocol.core import effects", "'errors' may not import 'core'"),
-        ("errors.py", "from . import core", "'errors' may not import 'core'"),
-        ("__init__.py", "from motet.cli.app import main", "'motet' may not import 'cli'"),
-        ("spark/source.py", "from motet.sim import world", "'spark' may not import 'sim'"),
-        ("spark/deep/worker.py", "from motet.sim import world", "'spark' may not import 'sim'"),
-        ("audit/campaign_worker.py", "from motet.protocol.member import member", "'spark' may not import 'stack'"),
-        ("audit/audit.py", "from motet.protocol.ordering import queue", "'spark' may not import 'ordering'"),
-        ("log/service/flight.py", "from motet.protocol.member import member", "'serve' may not import 'stack'"),
+        (
+            "protocol/unicast/sender.py",
+            "from ..member import member",
+            "protocol.unicast -> protocol.member",
+        ),
+        (
+            "protocol/unicast/sender.py",
+            "from .. import ordering",
+            "protocol.unicast -> protocol.ordering",
+        ),
+        (
+            "protocol/unicast/deep/part.py",
+            "from ...snapshot import marker",
+            "protocol.unicast -> protocol.snapshot",
+        ),
+        (
+            "protocol/unicast/sender.py",
+            "def f():\n    from motet.sim import world",
+            "protocol.unicast -> sim",
+        ),
+        ("protocol/unicast/sender.py", "from motet import __version__", "protocol.unicast -> motet"),
+        (
+            "log/journal/log.py",
+            "from motet.protocol.member import member",
+            "log.journal -> protocol.member",
+        ),
+        ("runtime/driver.py", "from motet.sim import world", "runtime -> sim"),
+        ("sim/world.py", "from motet.cli import app", "sim -> cli"),
+        ("errors.py", "from motet.protocol.core import effects", "errors -> protocol.core"),
+        ("errors.py", "from .protocol import core", "errors -> protocol.core"),
+        ("__init__.py", "from motet.cli.app import main", "motet -> cli"),
+        ("spark/source.py", "from motet.sim import world", "spark -> sim"),
+        ("spark/deep/worker.py", "from motet.sim import world", "spark -> sim"),
+        (
+            "audit/campaign_worker.py",
+            "from motet.protocol.member import member",
+            "audit -> protocol.member",
+        ),
+        ("audit/audit.py", "from motet.protocol.ordering import queue", "audit -> protocol.ordering"),
+        (
+            "log/service/flight.py",
+            "from motet.protocol.member import member",
+            "log.service -> protocol.member",
+        ),
         (
             "log/service/flight.py",
             "from motet.protocol.membership import machine",
-            "'serve' may not import 'membership'",
+            "log.service -> protocol.membership",
         ),
         ("protocol/snapshot/machine.py", "import pyarrow as pa", "standard library only, not 'pyarrow'"),
         ("protocol/snapshot/export.py", "import numpy as np", "standard library only, not 'numpy'"),
-        ("core/time.py", "import numpy as np", "standard library only, not 'numpy'"),
+        ("protocol/core/time.py", "import numpy as np", "standard library only, not 'numpy'"),
         ("protocol/wire/codec.py", "from rich.console import Console", "standard library only, not 'rich'"),
         ("protocol/wire/codec.py", "import cryptography", "standard library only, not 'cryptography'"),
         ("protocol/unicast/sender.py", "import time", "may not import 'time'"),
-        ("membership/view.py", "from asyncio import sleep", "may not import 'asyncio'"),
-        ("snapshot/marker.py", "import logging.handlers", "may not import 'logging'"),
+        ("protocol/membership/view.py", "from asyncio import sleep", "may not import 'asyncio'"),
+        ("protocol/snapshot/marker.py", "import logging.handlers", "may not import 'logging'"),
         ("protocol/window/ring.py", "import threading", "may not import 'threading'"),
         ("protocol/wire/codec.py", "import socket", "may not import 'socket'"),
-        ("ordering/queue.py", "import random\nrandom.random()", "only random.Random"),
-        ("ordering/queue.py", "import random as r\nr.seed(1)", "only random.Random"),
-        ("ordering/queue.py", "import random\nrng = random", "only random.Random"),
-        ("ordering/queue.py", "from random import Random, shuffle", "only random.Random"),
-        ("ordering/queue.py", "from random import *", "only random.Random"),
+        ("protocol/ordering/queue.py", "import random\nrandom.random()", "only random.Random"),
+        ("protocol/ordering/queue.py", "import random as r\nr.seed(1)", "only random.Random"),
+        ("protocol/ordering/queue.py", "import random\nrng = random", "only random.Random"),
+        ("protocol/ordering/queue.py", "from random import Random, shuffle", "only random.Random"),
+        ("protocol/ordering/queue.py", "from random import *", "only random.Random"),
     ],
 )
 def test_forbidden(path: str, source: str, reason: str) -> None:
     (fault,) = faults(source, path)
     assert fault.startswith(f"{path}:{source.count(chr(10)) + 1}: ")
-    assert reason in fault
+    assert _in_words(reason) in fault
+
+
+def _in_words(reason: str) -> str:
+    layer, arrow, target = reason.partition(" -> ")
+    return f"'{layer}' may not import '{target}'" if arrow else reason
 
 
 @pytest.mark.parametrize("path", ["utils/text.py", "helpers.py"])
-def test_an_unknown_room_says_what_to_do(path: str) -> None:
+def test_an_unknown_layer_says_what_to_do(path: str) -> None:
     (fault,) = faults("", path)
-    assert "is not a room that this test knows; move the file into a room" in fault
+    assert "is not a layer that this test knows; move the file into a package" in fault
     assert "LEVELS in tests/test_layers.py" in fault
 
 
 def test_every_fault_of_a_file_is_reported_in_order_of_lines() -> None:
-    source = "import time\nimport random\nfrom motet import protocol, sim\nrandom.random()\n"
+    source = "import time\nimport random\nfrom motet import api, sim\nrandom.random()\n"
     assert [fault.split(":")[1] for fault in faults(source, "protocol/core/effects.py")] == ["1", "3", "3", "4"]

@@ -7,73 +7,273 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from motet.api.blocks import Counter, Lock, ReplicatedDict
-    from motet.api.events import Batch, Message
+    from motet.admin.authorizer import read_token
+    from motet.api.blocks import Change, Counter, Lock, Machine, ReplicatedDict, ReplicatedState
+    from motet.api.events import (
+        Batch,
+        BatchEvent,
+        BlockFailed,
+        Event,
+        Message,
+        RolledBack,
+        SendFailed,
+        StableAdvanced,
+        StateLost,
+        StateRefused,
+        ViewInstalled,
+    )
     from motet.api.group import Group
     from motet.api.joining import Joining, join
     from motet.api.receipts import Receipt
     from motet.api.sync import SyncGroup, join_sync
-    from motet.config import Config
-    from motet.errors import MotetError
-    from motet.protocol.core.effects import SendFailed
-    from motet.protocol.core.identity import Address
-    from motet.protocol.core.view import View
-    from motet.protocol.membership.engine import ViewInstalled
-    from motet.protocol.membership.transfer import StateLost, StateRefused
-    from motet.protocol.ordering import RolledBack
+    from motet.config import Config, Settings
+    from motet.errors import (
+        AdminRefusedError,
+        AdminUnreachableError,
+        BacklogFullError,
+        BindError,
+        BlockFailedError,
+        BlockRefusedError,
+        CallError,
+        CallTimeoutError,
+        ConfigError,
+        GroupFailedError,
+        JoinError,
+        JournalCorruptError,
+        JournalDivergedError,
+        JournalError,
+        JournalFullError,
+        JournalLockedError,
+        JournalTrimmedError,
+        LeftGroupError,
+        LockLostError,
+        LogBehindError,
+        LogBrokenError,
+        LogBusyError,
+        LogError,
+        LogPositionError,
+        LogReadOnlyError,
+        LogRequestError,
+        LogTrimmedError,
+        LogUnavailableError,
+        MessageTooLargeError,
+        MisuseError,
+        MotetError,
+        NotAMemberError,
+        NotPrimaryError,
+        OperationRefusedError,
+        PeerUnreachableError,
+        RemoteError,
+        RepeatedAppendError,
+        SendFailedError,
+        SnapshotError,
+        SnapshotRunningError,
+        StateTransferError,
+        SyncError,
+        TokenError,
+        TooManyPeersError,
+        UnsettledError,
+    )
+    from motet.log.journal.reader import JournalReader
+    from motet.log.service.client import LogClient
+    from motet.log.service.flight import LogService, ServiceLimits
+    from motet.log.service.journal_source import JournalSource
+    from motet.log.service.link import Appended, Offsets
+    from motet.log.service.tokens import Tls
+    from motet.protocol.core.identity import Address, Endpoint
+    from motet.protocol.core.view import View, ViewId
+    from motet.protocol.snapshot.result import FlyingMessage, SnapshotResult
 
 __version__ = version("motet")
 
-# Where each name lives. They are loaded when they are first used: a room on its own must not pay for all others.
+# Where each name lives. A module is loaded when one of its names is first used, so that `import motet` stays quick and
+# a program that sends messages does not pay for Arrow.
 _HOMES = {
     "Address": "motet.protocol.core.identity",
+    "AdminRefusedError": "motet.errors",
+    "AdminUnreachableError": "motet.errors",
+    "Appended": "motet.log.service.link",
+    "BacklogFullError": "motet.errors",
     "Batch": "motet.api.events",
+    "BatchEvent": "motet.api.events",
+    "BindError": "motet.errors",
+    "BlockFailed": "motet.api.events",
+    "BlockFailedError": "motet.errors",
+    "BlockRefusedError": "motet.errors",
+    "CallError": "motet.errors",
+    "CallTimeoutError": "motet.errors",
+    "Change": "motet.api.blocks",
     "Config": "motet.config",
+    "ConfigError": "motet.errors",
     "Counter": "motet.api.blocks",
+    "Endpoint": "motet.protocol.core.identity",
+    "Event": "motet.api.events",
+    "FlyingMessage": "motet.protocol.snapshot.result",
     "Group": "motet.api.group",
+    "GroupFailedError": "motet.errors",
+    "JoinError": "motet.errors",
     "Joining": "motet.api.joining",
+    "JournalCorruptError": "motet.errors",
+    "JournalDivergedError": "motet.errors",
+    "JournalError": "motet.errors",
+    "JournalFullError": "motet.errors",
+    "JournalLockedError": "motet.errors",
+    "JournalReader": "motet.log.journal.reader",
+    "JournalSource": "motet.log.service.journal_source",
+    "JournalTrimmedError": "motet.errors",
+    "LeftGroupError": "motet.errors",
     "Lock": "motet.api.blocks",
+    "LockLostError": "motet.errors",
+    "LogBehindError": "motet.errors",
+    "LogBrokenError": "motet.errors",
+    "LogBusyError": "motet.errors",
+    "LogClient": "motet.log.service.client",
+    "LogError": "motet.errors",
+    "LogPositionError": "motet.errors",
+    "LogReadOnlyError": "motet.errors",
+    "LogRequestError": "motet.errors",
+    "LogService": "motet.log.service.flight",
+    "LogTrimmedError": "motet.errors",
+    "LogUnavailableError": "motet.errors",
+    "Machine": "motet.api.blocks",
     "Message": "motet.api.events",
+    "MessageTooLargeError": "motet.errors",
+    "MisuseError": "motet.errors",
     "MotetError": "motet.errors",
+    "NotAMemberError": "motet.errors",
+    "NotPrimaryError": "motet.errors",
+    "Offsets": "motet.log.service.link",
+    "OperationRefusedError": "motet.errors",
+    "PeerUnreachableError": "motet.errors",
     "Receipt": "motet.api.receipts",
+    "RemoteError": "motet.errors",
+    "RepeatedAppendError": "motet.errors",
     "ReplicatedDict": "motet.api.blocks",
-    "RolledBack": "motet.protocol.ordering",
-    "SendFailed": "motet.protocol.core.effects",
-    "StateLost": "motet.protocol.membership.transfer",
-    "StateRefused": "motet.protocol.membership.transfer",
+    "ReplicatedState": "motet.api.blocks",
+    "RolledBack": "motet.api.events",
+    "SendFailed": "motet.api.events",
+    "SendFailedError": "motet.errors",
+    "ServiceLimits": "motet.log.service.flight",
+    "Settings": "motet.config",
+    "SnapshotError": "motet.errors",
+    "SnapshotResult": "motet.protocol.snapshot.result",
+    "SnapshotRunningError": "motet.errors",
+    "StableAdvanced": "motet.api.events",
+    "StateLost": "motet.api.events",
+    "StateRefused": "motet.api.events",
+    "StateTransferError": "motet.errors",
+    "SyncError": "motet.errors",
     "SyncGroup": "motet.api.sync",
+    "Tls": "motet.log.service.tokens",
+    "TokenError": "motet.errors",
+    "TooManyPeersError": "motet.errors",
+    "UnsettledError": "motet.errors",
     "View": "motet.protocol.core.view",
-    "ViewInstalled": "motet.protocol.membership.engine",
+    "ViewId": "motet.protocol.core.view",
+    "ViewInstalled": "motet.api.events",
     "join": "motet.api.joining",
     "join_sync": "motet.api.sync",
+    "read_token": "motet.admin.authorizer",
 }
 
 __all__ = [
     "Address",
+    "AdminRefusedError",
+    "AdminUnreachableError",
+    "Appended",
+    "BacklogFullError",
     "Batch",
+    "BatchEvent",
+    "BindError",
+    "BlockFailed",
+    "BlockFailedError",
+    "BlockRefusedError",
+    "CallError",
+    "CallTimeoutError",
+    "Change",
     "Config",
+    "ConfigError",
     "Counter",
+    "Endpoint",
+    "Event",
+    "FlyingMessage",
     "Group",
+    "GroupFailedError",
+    "JoinError",
     "Joining",
+    "JournalCorruptError",
+    "JournalDivergedError",
+    "JournalError",
+    "JournalFullError",
+    "JournalLockedError",
+    "JournalReader",
+    "JournalSource",
+    "JournalTrimmedError",
+    "LeftGroupError",
     "Lock",
+    "LockLostError",
+    "LogBehindError",
+    "LogBrokenError",
+    "LogBusyError",
+    "LogClient",
+    "LogError",
+    "LogPositionError",
+    "LogReadOnlyError",
+    "LogRequestError",
+    "LogService",
+    "LogTrimmedError",
+    "LogUnavailableError",
+    "Machine",
     "Message",
+    "MessageTooLargeError",
+    "MisuseError",
     "MotetError",
+    "NotAMemberError",
+    "NotPrimaryError",
+    "Offsets",
+    "OperationRefusedError",
+    "PeerUnreachableError",
     "Receipt",
+    "RemoteError",
+    "RepeatedAppendError",
     "ReplicatedDict",
+    "ReplicatedState",
     "RolledBack",
     "SendFailed",
+    "SendFailedError",
+    "ServiceLimits",
+    "Settings",
+    "SnapshotError",
+    "SnapshotResult",
+    "SnapshotRunningError",
+    "StableAdvanced",
     "StateLost",
     "StateRefused",
+    "StateTransferError",
+    "SyncError",
     "SyncGroup",
+    "Tls",
+    "TokenError",
+    "TooManyPeersError",
+    "UnsettledError",
     "View",
+    "ViewId",
     "ViewInstalled",
     "__version__",
     "join",
     "join_sync",
+    "read_token",
 ]
 
+if not TYPE_CHECKING:  # a type checker would take this for "every name exists"
 
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'motet' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    def __getattr__(name: str) -> object:
+        """Called for a name only once: it is kept, and then costs what a name of any other module costs."""
+        if name not in _HOMES:
+            raise AttributeError(f"module 'motet' has no attribute {name!r}")
+        found = globals()[name] = getattr(import_module(_HOMES[name]), name)
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -14,48 +14,48 @@ class ConfigError(MotetError, ValueError):
 
 
 class BindError(MotetError):
-    """An address cannot be listened on, or is none."""
+    """An address cannot be bound, or is not an address."""
 
 
 class JoinError(MotetError):
-    """The group was not found, or did not take us in, in the time given."""
+    """The group was not found, or did not admit this member, within the timeout."""
 
     retryable = True
 
 
 class GroupFailedError(MotetError):
-    """This member cannot go on: its disk or its own code failed. The others go on without it; join again."""
+    """This member stopped because its disk or its own code failed. The others continue without it; join again."""
 
 
 class StateTransferError(GroupFailedError):
     """The group's state did not reach this member's application: every holder refused, or the receiver raised.
 
-    The member has left the group, so that it does not go on without the state; join again.
+    The member has left the group, because it must not continue without the state; join again.
     """
 
     retryable = True
 
 
 class CallError(MotetError):
-    """A call got no answer that can be used."""
+    """A call got no usable answer."""
 
 
 class CallTimeoutError(CallError, TimeoutError):
-    """No answer came in the time given; the call may have been carried out."""
+    """No answer came within the timeout; the call may have been executed."""
 
     retryable = True
 
 
 class RemoteError(CallError):
-    """The handler of the other member raised; its text is in the message."""
+    """The handler at the other member raised; the message has its text."""
 
 
 class MisuseError(MotetError):
-    """The caller broke the contract of a machine; nothing was changed."""
+    """The caller violated the contract of an API; nothing was changed."""
 
 
 class UnsettledError(MotetError):
-    """A machine did not come to rest in the stated number of steps: a bug, which would be an endless loop."""
+    """A state machine did not settle within the stated number of steps: a bug, which would be an endless loop."""
 
 
 class MessageTooLargeError(MotetError):
@@ -63,59 +63,59 @@ class MessageTooLargeError(MotetError):
 
 
 class BacklogFullError(MotetError):
-    """Too much waits for window space already; wait for `Admitted`, then send again."""
+    """Too many bytes wait for space in the send window; wait for `Admitted`, then send again."""
 
     retryable = True
 
 
 class TooManyPeersError(MotetError):
-    """The stated bound on open connections is reached."""
+    """The maximum number of open connections is reached."""
 
     retryable = True
 
 
 class SendFailedError(MotetError):
-    """Messages that were accepted can no longer be confirmed."""
+    """Messages that were accepted for sending can no longer be confirmed."""
 
 
 class PeerUnreachableError(SendFailedError):
-    """The peer did not answer for the whole give-up time, or it left the group."""
+    """The peer was silent for the whole give_up time, or it left the group."""
 
 
 class LeftGroupError(SendFailedError):
-    """The member left the group while messages still waited."""
+    """The member left the group while messages were not confirmed yet."""
 
 
 class SyncError(MotetError):
-    """A unicast connection was not brought in step: the peer did not answer in time, left, or closed it."""
+    """A unicast connection was not resynchronised: the peer did not answer in time, left, or closed it."""
 
     retryable = True
 
 
 class NotPrimaryError(MotetError):
-    """The view is not primary, and the caller does not want to wait until one is."""
+    """The view is not primary, and the caller does not want to wait for a primary one."""
 
 
 class SnapshotError(MotetError):
-    """A snapshot could not be taken: a state provider raised, it held too much, or the time was over."""
+    """A snapshot failed: a state provider raised, it exceeded its size limit, or it timed out."""
 
     retryable = True
 
 
 class SnapshotRunningError(MotetError):
-    """A snapshot of this member is not finished yet."""
+    """A snapshot that this member started is still running."""
 
     retryable = True
 
 
 class AdminUnreachableError(MotetError):
-    """Nobody answers at a member's admin address."""
+    """A member's admin address does not answer."""
 
     retryable = True
 
 
 class JournalError(MotetError):
-    """The journal cannot do what is asked; what it holds is untouched. The message says what stands in the way."""
+    """The journal cannot do what was requested; its contents are unchanged. The message says why."""
 
 
 class JournalLockedError(JournalError):
@@ -125,19 +125,19 @@ class JournalLockedError(JournalError):
 
 
 class JournalFullError(JournalError):
-    """The disk is full. What was acknowledged is safe; nothing more is taken until the journal is opened again."""
+    """The disk is full. Acknowledged data is safe; the journal accepts nothing more until it is opened again."""
 
 
 class JournalTrimmedError(JournalError):
-    """What is asked for was in the log once, and retention took it away."""
+    """The requested positions were in the log once, and retention deleted them."""
 
 
 class JournalDivergedError(JournalError):
-    """Records from elsewhere do not continue the log that is here: the chained hash says so."""
+    """Records from another member do not continue this log: the chained hash differs."""
 
 
 class JournalCorruptError(JournalError):
-    """A record that was safely on disk is damaged. Nothing was cut; the fields say where it stands."""
+    """A record that was safely on disk is damaged. Nothing was truncated; the fields say where the record is."""
 
     def __init__(self, segment: str, offset: int, position: int, reason: str) -> None:
         self.segment = segment
@@ -146,8 +146,9 @@ class JournalCorruptError(JournalError):
         self.reason = reason
         super().__init__(
             f"{segment} is damaged at byte {offset}, after position {position}: {reason}. This is no torn tail, so "
-            f"nothing was cut: take the journal's directory away and let the member fetch the log from the others, or "
-            f"restore the file from a copy; `motet journal verify` lists what is still good"
+            "nothing was truncated. Move the journal's directory away and let the member fetch the log from the "
+            "others, "
+            f"or restore the file from a copy; `motet journal verify` lists what is intact"
         )
 
 
@@ -156,19 +157,19 @@ class AdminRefusedError(MotetError):
 
 
 class NotAMemberError(MotetError):
-    """Somebody answers, but it is no Motet member."""
+    """The address answers, but not as a Motet member."""
 
 
 class OperationRefusedError(MotetError):
-    """A member could not do what it was asked to over its admin port; the text is its own."""
+    """A member refused an operation over its admin port; the text is the member's."""
 
 
 class LogError(MotetError):
-    """The root of what a log service and its client have to say."""
+    """The root of the errors of a log service and its client."""
 
 
 class LogPositionError(LogError):
-    """Positions were asked for that are not there; the fields say which are (positions count from 1)."""
+    """The requested positions are not available; the fields say which are (positions count from 1)."""
 
     def __init__(self, text: str, *, asked: int = 0, first: int = 0, last: int = 0, stable: int = 0) -> None:
         super().__init__(text)
@@ -179,46 +180,46 @@ class LogPositionError(LogError):
 
 
 class LogTrimmedError(LogPositionError):
-    """Retention removed the positions asked for: start at `first`, or read an older copy of the log."""
+    """Retention deleted the requested positions: start at `first`, or read an older copy of the log."""
 
 
 class LogBehindError(LogPositionError):
-    """The positions asked for are not stable at this member yet: wait, or ask a member that is further."""
+    """The requested positions are not stable at this member yet: wait, or ask a member that is ahead."""
 
     retryable = True
 
 
 class LogUnavailableError(LogError):
-    """A member cannot serve now, or none of several could; the text says which were tried, and why each failed."""
+    """No member could serve the request; the text says which were tried, and why each failed."""
 
     retryable = True
 
 
 class LogBusyError(LogError):
-    """A member serves as many calls as it is allowed to: ask another one, or this one later."""
+    """The member already serves its maximum number of calls: ask another one, or retry later."""
 
     retryable = True
 
 
 class LogBrokenError(LogError):
-    """What a member sent is not the log: positions missing, repeated or out of order, or other columns."""
+    """A member sent rows that are not a log: positions missing, repeated or out of order, or other columns."""
 
 
 class LogRequestError(LogError):
-    """A ticket, action or descriptor that makes no sense; nothing was done."""
+    """A ticket, action or descriptor is invalid; nothing was done."""
 
 
 class LogReadOnlyError(LogError):
-    """The log service was started without an appender, so nothing can be appended through it."""
+    """The log service has no appender, so nothing can be appended through it."""
 
 
 class RepeatedAppendError(MotetError):
-    """The log has this append of its producer already, or a later one: nothing was added, and nothing is lost."""
+    """The log already has this append, or a later one of its producer: nothing was added, and nothing is lost."""
 
     def __init__(self, position: int) -> None:
         super().__init__(
-            f"the log has this append already, at position {position} or before; nothing was added. "
-            "Go on with the next sequence number of this producer"
+            f"the log already has this append, at position {position} or before; nothing was added. "
+            "Continue with the next sequence number of this producer"
         )
         self.position = position  # it is no later than this
 
@@ -228,10 +229,14 @@ class TokenError(MotetError):
 
 
 class BlockRefusedError(MotetError):
-    """An operation on a building block was not done, at any member; the text says why."""
+    """An operation on a building block was refused at every member; the text says why."""
+
+
+class BlockFailedError(MotetError):
+    """A building block's `apply` raised an exception, which is the cause of this one; the operation is in the log."""
 
 
 class LockLostError(MotetError):
-    """A lock was lost while it was held, because this member was out of the primary view for a while."""
+    """This member lost a lock that it held, because it was outside the primary view for a while."""
 
     retryable = True

@@ -54,7 +54,15 @@ def stats_of(
             "epoch": number,
             "first": 1,
             "holdback": 0,
-            "under_way": 0,
+            "in_flight": 0,
+        },
+        "frames": {
+            "bytes": 32_000,
+            "path_bytes": 1_472,
+            "segment_bytes": 0,
+            "segments": "whole",
+            "lost_share": 0.0,
+            "resent_share": 0.01,
         },
         "multicast": {
             "low": 900,
@@ -70,7 +78,7 @@ def stats_of(
         "unicast": [
             {"peer": member_of(other), "state": "OPEN", "low": 3, "high": 3, "waiting_bytes": 0} for other in others
         ],
-        "queue": {"messages": 12, "bytes": 1200, "limit": 1 << 20, "held": False},
+        "queue": {"messages": 12, "bytes": 1200, "limit": 1 << 20, "paused": False},
         "rates": {"sent_per_s": 4000.0, "delivered_per_s": 12000.0, "bytes_per_s": 1.2e6},
         "latency": {"median_us": 850.0, "p99_us": 2400.0},
         "counters": {str(count): 10 * place for place, count in enumerate(Count)},

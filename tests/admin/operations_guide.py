@@ -11,9 +11,9 @@ BEGIN = "<!-- counters: written by `python -m tests.admin.operations_guide` -->\
 END = "<!-- end of counters -->\n"
 WHEN_IT_GROWS = {
     Nature.WORK: "**work**: grows with the traffic.",
-    Nature.REPAIR: "**repair**: normal where datagrams are lost, doubled or overtake one another.",
-    Nature.CHANGE: "**change**: normal when members come, go, or meet again, or when somebody makes faults on purpose.",
-    Nature.REJECTED: "**noise**: a few around a restart are normal; one that keeps growing is worth a look.",
+    Nature.REPAIR: "**repair**: normal where datagrams are lost, duplicated or reordered.",
+    Nature.CHANGE: "**change**: normal when members join, leave or merge, or when faults are injected.",
+    Nature.REJECTED: "**rejected**: a few around a restart are normal; investigate one that keeps growing.",
 }
 
 

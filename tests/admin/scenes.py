@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from motet.admin.server import AdminConfig, AdminServer
-from motet.log.service.validated_json import whole
+from motet.log.service.validated_json import integer
 from tests.admin.fakes import NAMES, FakeMember, member_of, stats_of
 
 Figures = list[dict[str, Any]]
@@ -53,7 +53,7 @@ def partition() -> Figures:
     for stats in minor:
         stats["rates"] = {"sent_per_s": 0.0, "delivered_per_s": 0.0, "bytes_per_s": 0.0}
         stats["latency"] = {"median_us": None, "p99_us": None}
-        stats["log"]["under_way"] = 12
+        stats["log"]["in_flight"] = 12
     major[0]["faults"] = ["cut@drum", "cut@erhu"]
     major[0]["views"] = [_view(300, "7@000a", NAMES), _view(14, "8@000a", MAJOR)]
     major[0]["events"] = [
@@ -113,8 +113,8 @@ def served(figures: Figures, config: AdminConfig | None = None) -> Iterator[tupl
                 {
                     "member": other.figures["member"],
                     "admin": str(server.endpoint),
-                    "position": whole(other.figures, "log", "position"),
-                    "stable": whole(other.figures, "log", "stable"),
+                    "position": integer(other.figures, "log", "position"),
+                    "stable": integer(other.figures, "log", "stable"),
                 }
                 for other, server in zip(members, servers, strict=True)
                 if other is not member
@@ -128,10 +128,10 @@ def past(scene: str, seconds: int = 118) -> list[dict[str, Any]]:
 
 
 def _sample(scene: str, ago: int) -> dict[str, dict[str, Any]]:
-    return {member_of(name): _figures(scene, ago, place) for place, name in enumerate(NAMES)}
+    return {member_of(name): _plotted(scene, ago, place) for place, name in enumerate(NAMES)}
 
 
-def _figures(scene: str, ago: int, place: int) -> dict[str, Any]:
+def _plotted(scene: str, ago: int, place: int) -> dict[str, Any]:
     sway = math.sin(ago / 7 + place) + 0.5 * math.sin(ago * 1.7 + 2 * place)
     state = _state_then(scene, ago)
     if state == "cut" and NAMES[place] in MINOR:

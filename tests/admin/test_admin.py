@@ -134,7 +134,7 @@ def test_health_is_503_with_words_when_not_primary(ask: Client, member: FakeMemb
     status, said = ask.get("/health")
     assert status == 503
     assert "not primary" in said["remarks"][0]["text"]
-    assert "mend" in said["remarks"][0]["advice"]
+    assert "repair" in said["remarks"][0]["advice"]
 
 
 def test_events_come_one_after_the_other(ask: Client, server: AdminServer, member: FakeMember) -> None:
@@ -161,8 +161,8 @@ def _next_event(response: http.client.HTTPResponse) -> dict[str, Any]:
     return found
 
 
-def _own(picture: dict[str, Any]) -> dict[str, Any]:
-    (own,) = [entry for entry in picture["members"] if entry["member"] == picture["self"]]
+def _own(overview: dict[str, Any]) -> dict[str, Any]:
+    (own,) = [entry for entry in overview["members"] if entry["member"] == overview["self"]]
     assert isinstance(own, dict)
     return own
 
@@ -266,7 +266,7 @@ def test_without_a_token_loopback_may_operate(member: FakeMember) -> None:
     ],
 )
 def test_a_rebound_name_reads_nothing(ask: Client, headers: dict[str, str], status: int) -> None:
-    for path in ("/stats", "/metrics", "/picture", "/"):
+    for path in ("/stats", "/metrics", "/overview", "/"):
         assert ask("GET", path, None, headers)[0] == status
     said = json.loads(ask("GET", "/health", None, headers)[2])
     assert ("remarks" in said) == (status == 200)
@@ -612,20 +612,20 @@ def test_it_speaks_ipv6(member: FakeMember) -> None:
 
 def test_a_member_that_hangs_is_told(server: AdminServer, ask: Client, member: FakeMember) -> None:
     member.error = TimeoutError()
-    for path in ("/stats", "/metrics", "/health", "/picture"):
+    for path in ("/stats", "/metrics", "/health", "/overview"):
         status, said = ask.get(path)
         assert status == 503
-        assert "did not tell its figures in time" in said["error"]
+        assert "did not report its figures in time" in said["error"]
     status, said = ask.post("/operate/snapshot", {}, bearer(TOKEN))
     assert status == 409
-    assert "not done yet" in said["error"]
+    assert "has not finished yet" in said["error"]
 
 
 def test_a_bug_of_ours_is_logged_and_ends_only_its_request(
     server: AdminServer, ask: Client, member: FakeMember, caplog: pytest.LogCaptureFixture
 ) -> None:
     member.error = ZeroDivisionError("a planted bug")
-    for path in ("/stats", "/metrics", "/health", "/picture"):
+    for path in ("/stats", "/metrics", "/health", "/overview"):
         status, said = ask.get(path)
         assert status == 500
         assert "a bug in Motet" in said["error"]

@@ -47,7 +47,7 @@ def tab(chromium: Browser) -> Iterator[Browser]:
 
 SEEN = {
     "healthy": ("all is well", "one primary view, one log", "120,500"),
-    "loss": ("all is well", "of frames were sent again. Normal where datagrams get lost", "drop=0.2", "5 missing"),
+    "loss": ("all is well", "of frames were retransmitted. Normal where datagrams are lost", "drop=0.2", "5 missing"),
     "partition": (
         "not well",
         "The group is in 2 parts: alto, bass, cello (primary) | drum, erhu",
@@ -55,7 +55,7 @@ SEEN = {
     ),
     "merged": (
         "all is well",
-        "was made of views that met",
+        "merged several views",
         "merge of 8@000a + 9@000d",
         "fetched 6,330 positions",
     ),
@@ -173,7 +173,7 @@ def _complaints_of(tab: Browser, expected: str) -> None:
 
 
 @in_browser
-def test_a_choice_is_not_taken_away_by_the_next_picture(tab: Browser) -> None:
+def test_a_choice_is_not_taken_away_by_the_next_overview(tab: Browser) -> None:
     with served(healthy(), QUICK) as (server, _):
         page = tab.open(server.url)
         page.wait_until_shown()
@@ -194,7 +194,7 @@ def test_off_loopback_the_page_asks_for_the_token(tab: Browser) -> None:
             f"document.querySelector('#entry-token').value = {TOKEN!r}; document.querySelector('#entry button').click()"
         )
         page.wait_until_shown()
-        page.wait_until("document.querySelectorAll('.node.told').length === 0")
+        page.wait_until("document.querySelectorAll('.node.reported').length === 0")
         page.close()
 
 

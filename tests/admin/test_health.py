@@ -48,13 +48,21 @@ def test_in_no_view_yet() -> None:
     assert "same group name and key" in remark(found, "in no view")
 
 
+@pytest.mark.parametrize(("segments", "level"), [("light", Level.GOOD), ("grid", Level.WATCH)])
+def test_datagrams_that_are_cut_because_packets_are_lost(segments: str, level: Level) -> None:
+    found = health(changed(frames={"segments": segments, "segment_bytes": 1_400, "lost_share": 0.034}))
+    assert found.level is level
+    assert found.is_well
+    assert f"segments of 1,400 bytes with parity ({segments}); 3.4 % of them" in remark(found, "Packets are lost")
+
+
 def test_repairs_under_loss_are_normal() -> None:
     found = health(stats_of(), growth=grown(frame_sent=900, frame_resent=100))
     assert found.level is Level.GOOD
-    assert "10 % of frames were sent again. Normal where datagrams get lost" in remark(found, "sent again")
+    assert "10 % of frames were retransmitted. Normal where datagrams are lost" in remark(found, "retransmitted")
 
 
-def test_very_many_repairs_are_worth_a_look_and_no_failure() -> None:
+def test_very_many_repairs_are_a_warning_and_no_failure() -> None:
     found = health(stats_of(), growth=grown(frame_sent=100, frame_resent=100))
     assert found.level is Level.WATCH
     assert found.is_well
@@ -65,7 +73,7 @@ def test_a_lost_datagram_now_and_then_is_not_worth_a_word() -> None:
     assert len(health(stats_of(), growth=grown(frame_sent=100_000, frame_resent=3)).remarks) == 1
 
 
-def test_noise_that_goes_on_is_named_with_its_meaning() -> None:
+def test_a_rejected_counter_that_keeps_growing_is_named_with_its_meaning() -> None:
     found = health(stats_of(), growth=grown(datagram_rejected=500))
     assert found.level is Level.WATCH
     said = remark(found, "datagram_rejected +500")
@@ -73,7 +81,7 @@ def test_noise_that_goes_on_is_named_with_its_meaning() -> None:
     assert "wrong key" in said
 
 
-def test_a_little_noise_is_normal() -> None:
+def test_a_few_anomalies_are_normal() -> None:
     assert health(stats_of(), growth=grown(datagram_rejected=5)).level is Level.GOOD
 
 
@@ -83,16 +91,16 @@ def test_a_member_that_is_behind_is_named() -> None:
     said = remark(health(changed(peers=[late, elsewhere])), "Behind")
     assert "gone" not in said, "whoever is in another view is behind for another reason"
     assert "drum#000d by 20,500 positions" in said
-    assert "catches up after joining" in said
+    assert "catches up after a join" in said
 
 
 def test_a_slow_application_is_told_apart_from_a_slow_network() -> None:
-    found = health(changed(queue={"held": True, "messages": 1234}))
+    found = health(changed(queue={"paused": True, "messages": 1234}))
     assert found.is_well
-    assert "1,234 wait" in remark(found, "The application takes messages slower")
-    stalled = health(changed(queue={"held": True}), stalled_s=20)
+    assert "1,234 wait" in remark(found, "Back-pressure: the application reads messages")
+    stalled = health(changed(queue={"paused": True}), stalled_s=20)
     assert not stalled.is_well
-    assert "because the application of this member takes no messages" in remark(stalled, "20 s")
+    assert "because the application of this member reads no messages" in remark(stalled, "20 s")
 
 
 def test_a_full_window_is_normal_under_load() -> None:
@@ -108,7 +116,7 @@ def test_faults_made_on_purpose_are_said_to_be() -> None:
 
 
 def test_suspects_are_named() -> None:
-    assert "bass#000b" in remark(health(changed(suspects=["bass#000b"])), "Not heard of")
+    assert "bass#000b" in remark(health(changed(suspects=["bass#000b"])), "Suspected because")
 
 
 def test_the_worst_stands_first() -> None:
@@ -121,30 +129,30 @@ def test_figures_of_any_shape_break_nothing(stats: dict[str, Any]) -> None:
     assert not health(stats).is_well
 
 
-def test_one_look_never_says_that_the_log_stands() -> None:
+def test_one_sample_never_reports_a_stall() -> None:
     assert StallDetector().stalled_s(changed(log={"holdback": 5}), now=1000.0) == 0
 
 
 def test_the_log_stands_when_something_waits_and_the_position_stays() -> None:
-    pulse, waiting = StallDetector(), changed(log={"holdback": 5})
-    pulse.stalled_s(waiting, now=10.0)
-    stalled_s = pulse.stalled_s(waiting, now=10.0 + STALLED_AFTER_S)
+    detector, waiting = StallDetector(), changed(log={"holdback": 5})
+    detector.stalled_s(waiting, now=10.0)
+    stalled_s = detector.stalled_s(waiting, now=10.0 + STALLED_AFTER_S)
     found = health(waiting, stalled_s)
     assert not found.is_well
-    assert "5 frames are held back" in remark(found, "has not moved for 5 s")
+    assert "5 frames in the hold-back queue" in remark(found, "has not grown for 5 s")
 
 
 def test_an_idle_log_does_not_stand() -> None:
-    pulse = StallDetector()
-    pulse.stalled_s(stats_of(), now=0.0)
-    assert pulse.stalled_s(stats_of(), now=9000.0) == 0
-    assert pulse.stalled_s(changed(log={"under_way": 1}), now=9001.0) == 0, "it has waited only since now"
+    detector = StallDetector()
+    detector.stalled_s(stats_of(), now=0.0)
+    assert detector.stalled_s(stats_of(), now=9000.0) == 0
+    assert detector.stalled_s(changed(log={"in_flight": 1}), now=9001.0) == 0, "it has waited only since now"
 
 
 def test_a_log_that_moves_does_not_stand() -> None:
-    pulse = StallDetector()
-    pulse.stalled_s(changed(log={"holdback": 5, "position": 1}), now=0.0)
-    assert pulse.stalled_s(changed(log={"holdback": 5, "position": 2}), now=60.0) == 0
+    detector = StallDetector()
+    detector.stalled_s(changed(log={"holdback": 5, "position": 1}), now=0.0)
+    assert detector.stalled_s(changed(log={"holdback": 5, "position": 2}), now=60.0) == 0
 
 
 def test_a_standing_log_outside_the_primary_view_is_no_second_fault() -> None:

@@ -1,4 +1,4 @@
-"""The picture of a group, from members that agree, that are parted, that are silent, and that lie."""
+"""The overview of a group, from members that agree, that are parted, that are silent, and that lie."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from motet.admin.health import Growth, Level
-from motet.admin.overview import Seen, group_health, parts, picture
+from motet.admin.overview import Seen, group_health, overview, parts
 from motet.admin.poller import Poller
 from motet.admin.server import AdminConfig, AdminServer
 from motet.log.service.validated_json import from_json, to_json
@@ -23,7 +23,7 @@ def seen(*stats: dict[str, Any], **more: Any) -> Seen:
 
 
 def draw(*stats: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return picture(seen(*stats, **more))
+    return overview(seen(*stats, **more))
 
 
 def group(view: tuple[str, ...] = NAMES, **changes: Any) -> list[dict[str, Any]]:
@@ -40,9 +40,9 @@ def test_a_whole_group_is_one_part() -> None:
     found = draw(*group())
     assert found["level"] is Level.GOOD
     assert found["parts"] == [{"view": "7@000a", "primary": True, "members": [member_of(name) for name in NAMES]}]
-    assert [(entry["name"], entry["heard"]) for entry in found["members"]] == [
+    assert [(entry["name"], entry["source"]) for entry in found["members"]] == [
         ("alto", "self"),
-        *((name, "asked") for name in NAMES[1:]),
+        *((name, "polled") for name in NAMES[1:]),
     ]
     assert [entry["name"] for entry in found["members"] if entry["coordinator"]] == ["alto"]
 
@@ -50,7 +50,7 @@ def test_a_whole_group_is_one_part() -> None:
 def test_members_that_do_not_answer_are_drawn_from_what_is_told() -> None:
     found = draw(stats_of())
     assert len(found["members"]) == 5
-    assert member(found, "bass")["heard"] == "told"
+    assert member(found, "bass")["source"] == "reported"
     assert member(found, "bass")["position"] == 120_490
     assert len(found["parts"]) == 1
     assert found["level"] is Level.GOOD
@@ -64,7 +64,7 @@ def test_a_partition_says_who_goes_on() -> None:
         assert found.level is Level.BAD
         text = str(found.remarks[0])
         assert "in 2 parts: alto, bass, cello (primary) | drum, erhu." in text
-        assert "The primary part goes on" in text
+        assert "The primary part continues" in text
 
 
 def test_parts_without_a_primary_and_with_two() -> None:
@@ -78,7 +78,7 @@ def test_a_part_that_sees_only_itself_knows_that_it_is_not_primary() -> None:
     found = group_health(seen(*group(NAMES[3:], number=9, primary=False), lost={member_of("alto"): "alto"}))
     assert found.level is Level.BAD
     assert "not primary" in found.remarks[0].text
-    assert any("alto (alto#000a) was here and does not answer" in remark.text for remark in found.remarks)
+    assert any("alto (alto#000a) was a member and does not answer" in remark.text for remark in found.remarks)
 
 
 def test_a_fresh_merge_is_told_for_a_minute() -> None:
@@ -86,7 +86,7 @@ def test_a_fresh_merge_is_told_for_a_minute() -> None:
     members[0]["views"].append(
         {"at": time.time() - 5, "id": "9@000a", "members": list(NAMES), "primary": True, "merged_from": ["8@a", "8@b"]}
     )
-    assert "View 9@000a was made of views that met 5 s ago: a cut has healed" in str(
+    assert "View 9@000a merged several views 5 s ago: a partition has healed" in str(
         group_health(seen(*members)).remarks[1]
     )
     members[0]["views"][-1]["at"] -= 100
@@ -95,10 +95,10 @@ def test_a_fresh_merge_is_told_for_a_minute() -> None:
 
 def test_what_is_wrong_elsewhere_is_told_with_its_name() -> None:
     members = group()
-    members[2]["queue"]["held"] = True
+    members[2]["queue"]["paused"] = True
     (remark,) = group_health(seen(*members)).remarks
     assert remark.level is Level.WATCH
-    assert remark.text.startswith("cello: The application takes messages slower")
+    assert remark.text.startswith("cello: Back-pressure: the application reads messages")
 
 
 def test_links_show_what_is_missing_where() -> None:
@@ -131,7 +131,7 @@ def test_whoever_is_in_another_part_is_not_drawn_twice() -> None:
 def test_nonsense_of_a_peer_breaks_nothing_and_stays_small(nonsense: dict[str, Any]) -> None:
     stats = {**stats_of("bass"), **nonsense}
     stats["member"] = "bass#000b"
-    for found in (picture(Seen(stats_of(), {"bass#000b": stats})), picture(Seen(stats))):
+    for found in (overview(Seen(stats_of(), {"bass#000b": stats})), overview(Seen(stats))):
         data = to_json(found)
         assert len(data) < 200_000
         assert b"NaN" not in data
@@ -163,18 +163,18 @@ def poller(members: list[FakeMember]) -> Iterator[Poller]:
 
 def test_a_member_asks_the_others(members: list[FakeMember], poller: Poller) -> None:
     members[3].change(log={"position": 5})
-    found: dict[str, Any] = poller.picture()
-    assert [entry["heard"] for entry in found["members"]] == ["self"] + ["asked"] * 4
+    found: dict[str, Any] = poller.overview()
+    assert [entry["source"] for entry in found["members"]] == ["self"] + ["polled"] * 4
     assert member(found, "drum")["position"] == 5
 
 
 def test_both_sides_of_a_cut_are_seen_after_the_view_has_changed(members: list[FakeMember], poller: Poller) -> None:
-    poller.picture()
+    poller.overview()
     for fake in members:
         name = fake.figures["name"]
         side = NAMES[:3] if name in NAMES[:3] else NAMES[3:]
         fake.figures = stats_of(name, side, number=8 + len(side), primary=len(side) == 3)
-    found: dict[str, Any] = poller.picture()
+    found: dict[str, Any] = poller.overview()
     assert [part["primary"] for part in found["parts"]] == [True, False]
     assert found["level"] is Level.BAD
 
@@ -182,44 +182,44 @@ def test_both_sides_of_a_cut_are_seen_after_the_view_has_changed(members: list[F
 def test_somebody_else_at_the_address_is_not_drawn(members: list[FakeMember], poller: Poller) -> None:
     members[1].change(group="another group")
     members[2].figures = {"hello": "world"}
-    found: dict[str, Any] = poller.picture()
-    assert member(found, "bass")["heard"] == "told"
-    assert member(found, "cello")["heard"] == "told"
+    found: dict[str, Any] = poller.overview()
+    assert member(found, "bass")["source"] == "reported"
+    assert member(found, "cello")["source"] == "reported"
 
 
 def test_whoever_is_silent_is_left_alone_for_a_while(members: list[FakeMember], poller: Poller) -> None:
     members[1].error = ZeroDivisionError()
-    found: dict[str, Any] = poller.picture()
-    assert member(found, "bass")["heard"] == "told"
+    found: dict[str, Any] = poller.overview()
+    assert member(found, "bass")["source"] == "reported"
     members[1].error = None
-    found = poller.picture()
-    assert member(found, "bass")["heard"] == "told"
+    found = poller.overview()
+    assert member(found, "bass")["source"] == "reported"
     for peer in poller._peers.values():
         peer.ask_at = 0.0  # the while is over
-    found = poller.picture()
-    assert member(found, "bass")["heard"] == "asked"
+    found = poller.overview()
+    assert member(found, "bass")["source"] == "polled"
 
 
 def test_a_restarted_member_replaces_its_old_life(members: list[FakeMember], poller: Poller) -> None:
-    poller.picture()
+    poller.overview()
     members[1].change(member="bass#ffff")
     for fake in members:
         view = fake.figures["view"]["members"]
         fake.change(view={"members": [row for row in view if row["name"] != "bass"]}, peers=[])
-    found: dict[str, Any] = poller.picture()
+    found: dict[str, Any] = poller.overview()
     assert [entry["member"] for entry in found["members"] if entry["name"] == "bass"] == ["bass#ffff"]
 
 
-def test_looks_are_shared_by_all_that_look(members: list[FakeMember]) -> None:
+def test_one_poll_serves_all_dashboards(members: list[FakeMember]) -> None:
     poller = Poller(members[0].stats, interval_s=3600)
     try:
-        assert poller.picture() is poller.picture()
+        assert poller.overview() is poller.overview()
     finally:
         poller.close()
 
 
-def test_growth_is_measured_between_looks(members: list[FakeMember], poller: Poller) -> None:
-    poller.picture()
+def test_growth_is_measured_between_polls(members: list[FakeMember], poller: Poller) -> None:
+    poller.overview()
     counts = members[1].figures["counters"]
     members[1].change(counters={"frame_sent": counts["frame_sent"] + 50, "frame_resent": counts["frame_resent"] + 50})
-    assert member(poller.picture(), "bass")["repair_share"] == 0.5
+    assert member(poller.overview(), "bass")["repair_share"] == 0.5

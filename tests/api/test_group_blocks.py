@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from motet.api import block_registry
 from motet.api.block_registry import EVENT_BYTES, Blocks, message_of
 from motet.errors import MisuseError
 from motet.protocol.core.identity import Address
@@ -20,8 +21,8 @@ class Diary:
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def apply(self, position: int | None, sender: Address, operation: bytes) -> None:
-        self.lines.append(f"{position} {sender.name} {operation.decode()}")
+    def apply(self, position: int, sender: Address, request: int, operation: bytes) -> None:
+        self.lines.append(f"{position} {sender.name}{request} {operation.decode()}")
 
     def on_view(self, view: View) -> None:
         self.lines.append(f"view {view.id.number}")
@@ -38,7 +39,7 @@ class Diary:
 
 
 def message(operation: str, name: str = "d") -> bytes:
-    return message_of(name, operation.encode())
+    return message_of(name, 1, operation.encode())
 
 
 def view(number: int, *, is_primary: bool = True) -> View:
@@ -50,10 +51,10 @@ def test_operations_go_to_the_block_that_they_name() -> None:
     one, other = Diary().made_in(table, "one"), Diary().made_in(table, "ä")
     table.apply(1, A, (message("x", "one"),))
     table.apply(2, B, (message("y", "ä"),))
-    table.apply(None, B, (message("z", "one"),))
+    table.apply(3, B, (message("z", "one"),))
     table.on_view(view(3))
-    assert one.lines == ["1 a x", "None b z", "view 3"]
-    assert other.lines == ["2 b y", "view 3"]
+    assert one.lines == ["1 a1 x", "3 b1 z", "view 3"]
+    assert other.lines == ["2 b1 y", "view 3"]
 
 
 def test_what_came_before_is_played_when_the_block_is_made() -> None:
@@ -64,7 +65,7 @@ def test_what_came_before_is_played_when_the_block_is_made() -> None:
     table.on_view(view(3, is_primary=False))
     table.apply(2, B, (message("y"),))
     table._check()
-    assert Diary().made_in(table).lines == ["1 a x", "view 2", "2 b y"]
+    assert Diary().made_in(table).lines == ["1 a1 x", "view 2", "2 b1 y"]
     table._check()
     table.apply(3, A, (message("z"),))
 
@@ -78,7 +79,7 @@ def test_the_state_replaces_everything_here_even_where_the_group_has_nothing() -
     Diary().made_in(group, "known")
     group.apply(1, B, (message("x", "known"),))
     table.restore(group.take())
-    assert (known.lines, unknown.lines) == (["1 b x"], [])
+    assert (known.lines, unknown.lines) == (["1 b1 x"], [])
     assert Diary().made_in(table, "early").lines == []
     table._check()
 
@@ -96,7 +97,7 @@ def test_a_part_that_cannot_be_read_is_told_and_nothing_else_suffers(caplog: pyt
 
 
 def test_what_is_kept_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "MOST_EARLY_BYTES", 10 * (EVENT_BYTES + 1))
+    monkeypatch.setattr(block_registry, "MOST_EARLY_BYTES", 10 * (EVENT_BYTES + 1))
     table = Blocks()
     for position in range(1, 11):
         table.apply(position, A, (message("x", "much"),))
@@ -107,7 +108,7 @@ def test_what_is_kept_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     table._check()
     with pytest.raises(MisuseError, match="so much was done with block 'much' before it was made here"):
         Diary().made_in(table, "much")
-    assert Diary().made_in(table, "little").lines == ["12 a x", "view 2"]
+    assert Diary().made_in(table, "little").lines == ["12 a1 x", "view 2"]
     newcomer = Blocks()
     newcomer.restore(table.take())
     newcomer._check()
@@ -116,7 +117,7 @@ def test_what_is_kept_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_names_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "MOST_EARLY_NAMES", 3)
+    monkeypatch.setattr(block_registry, "MOST_EARLY_NAMES", 3)
     table = Blocks()
     for number in range(5):
         table.apply(number + 1, A, (message("x", f"n{number}"),))
@@ -140,6 +141,43 @@ def test_a_name_is_taken_once_and_has_a_length() -> None:
     for name in ("", "n" * 256):
         with pytest.raises(MisuseError, match="the name of a block has 1 to 255 bytes"):
             Diary().made_in(table, name)
+
+
+def test_a_block_that_cannot_take_its_snapshot_is_not_made_and_what_came_for_it_is_kept() -> None:
+    group = Blocks()
+    Diary().made_in(group)
+    group.apply(1, A, (message("x"),))
+    table = Blocks()
+    table.restore(group.take())
+    broken = Diary()
+
+    def restore(data: bytes) -> None:
+        raise ValueError("of another version")
+
+    with pytest.raises(ValueError, match="of another version"):
+        table.register("d", broken.apply, broken.on_view, broken.take, restore)
+    table._check()
+    assert Diary().made_in(table).lines == ["1 a1 x"]
+
+
+def test_what_one_block_raises_concerns_no_other() -> None:
+    failures: list[tuple[str, int | None, str]] = []
+    table = Blocks(lambda name, position, sender, error: failures.append((name, position, str(error))))
+    diary = Diary().made_in(table, "fine")
+
+    def apply(position: int, sender: Address, request: int, operation: bytes) -> None:
+        raise ValueError("no")
+
+    def on_view(view: View) -> None:
+        raise ValueError("who?")
+
+    for early in ("before", "bad"):
+        table.apply(1, A, (message(early, "bad"),))
+    table.register("bad", apply, on_view, diary.take, diary.restore)
+    table.apply(2, B, (message("x", "bad"), message("y", "fine")))
+    table.on_view(view(4))
+    assert failures == [("bad", 1, "no"), ("bad", 1, "no"), ("bad", 2, "no"), ("bad", None, "who?")]
+    assert diary.lines == ["3 b1 y", "view 4"]
 
 
 @settings(max_examples=150)
@@ -167,7 +205,7 @@ def test_all_copies_have_heard_the_same(seed: int) -> None:
         elif what >= 0.4:
             for table in tables:
                 table.apply(step, A, (message("x"),))
-            truth.append(f"{step} a x")
+            truth.append(f"{step} a1 x")
         for table in tables:
             table._check()
     for number, table in enumerate(tables):

@@ -18,16 +18,16 @@ def test_a_message_that_was_taken_back_before_anybody_asked_is_not_called_stable
     """Others took its position, and that became stable."""
 
     async def test() -> None:
-        receipt_tracker = ReceiptTracker()
-        receipt = receipt_tracker.issue(1)
-        receipt_tracker.deliver(1, 7)
-        receipt_tracker.roll_back(6, CUT_OFF)
-        receipt_tracker.advance_stable(9)
+        tracker = ReceiptTracker()
+        receipt = tracker.issue(1)
+        tracker.deliver(1, 7)
+        tracker.roll_back(6, CUT_OFF)
+        tracker.advance_stable(9)
         with pytest.raises(LeftGroupError):
             await receipt.stable()
-        again = receipt_tracker.issue(1)
-        receipt_tracker.deliver(1, 10)
-        receipt_tracker.advance_stable(10)
+        again = tracker.issue(1)
+        tracker.deliver(1, 10)
+        tracker.advance_stable(10)
         assert await again.stable() == 10
 
     run(test)
@@ -35,11 +35,11 @@ def test_a_message_that_was_taken_back_before_anybody_asked_is_not_called_stable
 
 def test_a_message_below_what_was_taken_back_is_stable() -> None:
     async def test() -> None:
-        receipt_tracker = ReceiptTracker()
-        receipt = receipt_tracker.issue(1)
-        receipt_tracker.deliver(1, 5)
-        receipt_tracker.advance_stable(5)
-        receipt_tracker.roll_back(6, CUT_OFF)
+        tracker = ReceiptTracker()
+        receipt = tracker.issue(1)
+        tracker.deliver(1, 5)
+        tracker.advance_stable(5)
+        tracker.roll_back(6, CUT_OFF)
         assert await receipt.stable() == 5
 
     run(test)
@@ -47,14 +47,14 @@ def test_a_message_below_what_was_taken_back_is_stable() -> None:
 
 def test_a_repeated_append_is_answered_when_what_it_repeats_is_stable() -> None:
     async def test() -> None:
-        receipt_tracker = ReceiptTracker()
-        receipt = receipt_tracker.issue(2)
-        receipt_tracker.skip(AppendRepeated(1, 1, count=2, last=2, position=4))
+        tracker = ReceiptTracker()
+        receipt = tracker.issue(2)
+        tracker.skip(AppendRepeated(1, 1, count=2, last=2, position=4))
         waiting = asyncio.ensure_future(receipt.stable())
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert not waiting.done()
-        receipt_tracker.advance_stable(4)
+        tracker.advance_stable(4)
         with pytest.raises(RepeatedAppendError):
             await waiting
 
@@ -63,10 +63,10 @@ def test_a_repeated_append_is_answered_when_what_it_repeats_is_stable() -> None:
 
 def test_a_repeated_append_fails_when_what_it_repeats_may_be_taken_back() -> None:
     async def test() -> None:
-        receipt_tracker = ReceiptTracker()
-        receipt = receipt_tracker.issue(2)
-        receipt_tracker.skip(AppendRepeated(1, 1, count=2, last=2, position=4))
-        receipt_tracker.roll_back(3, CUT_OFF)
+        tracker = ReceiptTracker()
+        receipt = tracker.issue(2)
+        tracker.skip(AppendRepeated(1, 1, count=2, last=2, position=4))
+        tracker.roll_back(3, CUT_OFF)
         with pytest.raises(LeftGroupError):
             await receipt.stable()
 
@@ -77,12 +77,12 @@ def test_a_failure_that_is_told_before_an_earlier_delivery_is_of_its_own_message
     """The delivery waits for the application's state, or for a part of the journal."""
 
     async def test() -> None:
-        receipt_tracker = ReceiptTracker()
-        first, second, third = receipt_tracker.issue(2), receipt_tracker.issue(1), receipt_tracker.issue(1)
-        receipt_tracker.skip(AppendRepeated(1, 1, count=1, last=3, position=6))
-        receipt_tracker.deliver(2, 5)
-        receipt_tracker.deliver(1, 7)
-        receipt_tracker.advance_stable(7)
+        tracker = ReceiptTracker()
+        first, second, third = tracker.issue(2), tracker.issue(1), tracker.issue(1)
+        tracker.skip(AppendRepeated(1, 1, count=1, last=3, position=6))
+        tracker.deliver(2, 5)
+        tracker.deliver(1, 7)
+        tracker.advance_stable(7)
         assert (await first.stable(), await third.stable()) == (6, 7)
         with pytest.raises(RepeatedAppendError):
             await second.stable()

@@ -143,13 +143,13 @@ def test_where_nobody_has_the_state_the_group_waits_says_so_and_begins_anew_when
         await world.until(lambda: bool(world.apps["b"].saw(motet.StateLost) and world.apps["c"].saw(motet.StateLost)))
         await world.pass_time(5)
         assert (b.view.is_primary, b.has_state, c.has_state) == (False, False, False)
-        assert (b.stats()["state"]["lost"], b.stats()["state"]["held"]) == (True, False)
+        assert (b.stats()["state"]["lost"], b.stats()["state"]["present"]) == (True, False)
         await c.begin_state_anew()
         await world.until(lambda: b.view.is_primary and b.has_state and c.view.is_primary)
         await (await b.multicast(b"on")).stable()
         await world.until(lambda: bool(world.apps["b"].saw(motet.Message)))
         assert (world.apps["b"].state, world.apps["c"].state) == (b"c's own", b"c's own")
-        assert c.stats()["state"] == {"held": True, "lost": False, "provider": None}
+        assert c.stats()["state"] == {"present": True, "lost": False, "provider": None}
         await world.end()
 
     with caplog.at_level(logging.ERROR, logger="motet"):

@@ -43,8 +43,8 @@ def test_it_returns_when_both_windows_are_in_step(thread: bool) -> None:
         async with cluster("a", "b", config=PATIENT, thread=thread) as (a, b):
             await talk(b, a)
             await a.sync(b.address)
-            receiver = a.ask(lambda: a._driver.member.unicast.receiver(b.address)).result(10)
-            sender = b.ask(lambda: b._driver.member.unicast.sender(a.address)).result(10)
+            receiver = a._ask(lambda: a._driver.member.unicast.receiver(b.address)).result(10)
+            sender = b._ask(lambda: b._driver.member.unicast.sender(a.address)).result(10)
             assert receiver is not None
             assert sender is not None
             return receiver.conn_id, sender.conn_id

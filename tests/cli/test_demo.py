@@ -18,8 +18,8 @@ import pytest
 import motet
 from motet.cli.app import main
 from motet.cli.demo import _why_no_spark
+from motet.harness.demo.evaluation import AUDIT, HELD, NOT_SHOWN, TABLE
 from motet.harness.demo.ingest import MOST_FAILURES
-from motet.harness.demo.judge import AUDIT, HELD, NOT_SHOWN, TABLE
 from motet.harness.demo.plan import NAMES
 
 TIMEOUT_S = 300.0  # a bound for a test that hangs, not a measure of anything
@@ -115,7 +115,9 @@ def test_ctrl_c_leaves_no_process_and_no_file(tmp_path: Path, act: str) -> None:
 def test_members_do_not_outlive_a_demo_that_is_killed(tmp_path: Path) -> None:
     with demo(tmp_path, "--quick", "--no-spark") as process:
         read_until(process, "== 3.")
-        assert len(descendants(tmp_path)) == 1 + len(NAMES)
+        commands = descendants(tmp_path)
+        assert [sum(f'"name": "{name}"' in command for command in commands) for name in NAMES] == [1] * len(NAMES)
+        assert any("busy_process" in command for command in commands), "members have liveness processes, too"
         process.kill()
     assert_nothing_lives(tmp_path)
 

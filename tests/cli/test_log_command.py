@@ -84,7 +84,7 @@ def test_what_is_not_there_is_one_sentence_and_exit_code_2(run: Run, source: Mem
     source.trim(10)
     code, _, err = run("read", member, "--from", "5")
     assert code == 2
-    assert "position 5 is gone" in err
+    assert "position 5 was deleted by retention" in err
     code, _, err = run("read", member, "--token", "wrong")
     assert code == 2
     assert "the token is not the one" in err

@@ -100,7 +100,7 @@ def test_a_port_in_use_is_told(motet_command: Shell) -> None:
     [
         (["--bind", "nonsense"], "'nonsense' is no endpoint; allowed is HOST:PORT"),
         (["--bind", "127.0.0.1:99999"], "is no endpoint; allowed is HOST:PORT with a port of 0 to 65535"),
-        (["--bind", "192.0.2.7:7800"], "there is no key: anybody could speak in the group"),
+        (["--bind", "192.0.2.7:7800"], "there is no key: anybody could send to the group"),
         (["--bind", "192.0.2.7:7800", "--set", "insecure=true"], "cannot listen on 192.0.2.7:7800"),
         (["--admin", "0.0.0.0:0"], "there is no token: anybody could use it"),
         (["--serve", "0.0.0.0:0"], "there is no token: anybody could use it"),
@@ -110,7 +110,7 @@ def test_a_port_in_use_is_told(motet_command: Shell) -> None:
         (["--fault", "explode"], "allowed are drop=P"),
         (["--set", "heartbet=100ms"], "there is no setting heartbet; did you mean heartbeat?"),
         (["--set", "heartbeat=fast"], "heartbeat"),
-        (["--set", "heartbeat"], "--set heartbeat is no setting; write NAME=VALUE"),
+        (["--set", "heartbeat"], "--set heartbeat is not a setting; write NAME=VALUE"),
         (["--preset", "moon"], "preset = 'moon' is outside what is allowed: local, lan, wan"),
         (["--order", "chaos"], "--order chaos is unknown; allowed are total and fifo"),
         (["--config", "/does/not/exist.toml"], "the config file /does/not/exist.toml cannot be read"),

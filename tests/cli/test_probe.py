@@ -27,7 +27,7 @@ TOKEN = "a-token-of-the-tests"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ProbeAnswer:
     code: int
     out: str
     err: str
@@ -39,14 +39,14 @@ class Probe:
         self._capsys = capsys
         self.address = address
 
-    def __call__(self, *arguments: str, at: str | None = None) -> Answer:
+    def __call__(self, *arguments: str, at: str | None = None) -> ProbeAnswer:
         self._monkeypatch.setattr(sys, "argv", ["motet", "probe", at or self.address, *arguments])
         with pytest.raises(SystemExit) as exit_info:
             main()
         captured = self._capsys.readouterr()
         code = exit_info.value.code
         said = re.sub(r"\x1b\[[0-9;]*m", "", captured.err)
-        return Answer(code if isinstance(code, int) else 0, captured.out, " ".join(said.split()))
+        return ProbeAnswer(code if isinstance(code, int) else 0, captured.out, " ".join(said.split()))
 
 
 @pytest.fixture
@@ -72,8 +72,8 @@ def test_a_look_in_plain_lines(probe: Probe) -> None:
     assert answer.code == 0
     assert "health [good]: All is well" in answer.out
     assert re.search(r"view: alto#000a +127.0.0.1:7800 +coordinator this one +120,500 +0", answer.out)
-    assert "log: position       120,500 (40 of them not stable yet), kept from 1" in answer.out
-    assert re.search(r"counters: frame_resent +\d+ +repair +repairs; normal under loss", answer.out)
+    assert "log: position       120,500 (40 of them not stable yet), in the journal from 1" in answer.out
+    assert re.search(r"counters: frame_resent +\d+ +repair +Frames retransmitted; normal where", answer.out)
     assert "datagram_rejected" not in answer.out, "what is zero is not worth a line"
 
 
@@ -83,7 +83,7 @@ def test_a_look_on_a_terminal() -> None:
     found = sections(stats, health({**stats, "faults": ["drop=0.2@bass"]}).as_dict())
     Console(file=screen, force_terminal=True, width=140, color_system=None).print(render(found))
     assert "● All is well" in screen.getvalue()
-    assert "● Faults are made here on purpose: drop=0.2@bass." in screen.getvalue()
+    assert "● Faults are injected at this member: drop=0.2@bass." in screen.getvalue()
     assert "median 0.85 ms, p99 2.40 ms" in screen.getvalue()
 
 
@@ -160,11 +160,11 @@ def test_all_sentences_of_an_error_are_printed(probe: Probe, member: FakeMember)
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("explode",), "there is no operation 'explode'. There are: sync b: bring"),
+        (("explode",), "there is no operation 'explode'. There are: sync b: resync"),
         (("sync",), "sync takes one argument, the member; for example: motet probe HOST:PORT sync b"),
         (("leave", "now"), "leave takes no arguments"),
         (("fault", ""), "rule must be a text"),
-        (("leave", "--watch"), "--watch looks, and an operation acts"),
+        (("leave", "--watch"), "--watch and an operation exclude each other"),
         (("--token", "mit-ümlaut"), "printable ASCII"),
     ],
 )
@@ -189,7 +189,7 @@ def test_nobody_listens(probe: Probe, server: AdminServer) -> None:
     server.close()
     answer = probe()
     assert answer.code == 3
-    assert "nobody listens on 127.0.0.1:" in answer.err
+    assert "nothing listens on 127.0.0.1:" in answer.err
     assert "was it started with an admin port?" in answer.err
 
 

@@ -74,7 +74,7 @@ def test_at_the_deadline_it_says_who_stood_where(motet_command: Shell) -> None:
     sizes = ("--members", "2", "--messages", "50", "--delay", "10s", "--deadline", "1s")
     answer = motet_command("run", *sizes)
     assert answer.code == 1
-    assert "The run did not come to its end: the deadline of 1 s was reached." in answer.out
+    assert "The run was not completed: the deadline of 1 s was reached." in answer.out
     (standing,) = [line for line in answer.out.splitlines() if line.startswith("m0: view")]
     for part in ("position", "stable", "hold-back queue", "accepted", "waits for"):
         assert part in standing

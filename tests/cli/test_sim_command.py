@@ -16,7 +16,7 @@ from motet import __version__
 from motet.protocol.multicast.receiver import MulticastReceiver
 from motet.protocol.wire.frames import MulticastData
 from motet.sim.runner import SCENARIOS
-from motet.sim.scenarios.channels import Outcome, run_channels
+from motet.sim.scenarios.channels import SeedOutcome, run_channels
 from tests.cli.shell import Answer, Shell
 
 MOTET = Path(sys.executable).with_name("motet")  # the entry point that an installation makes
@@ -157,7 +157,7 @@ def test_a_failing_range_as_json_lists_the_failures(motet_command: Shell) -> Non
     assert failure["replay"] == f"motet sim --seed {seed} --scenario channels --transcript"
 
 
-def break_the_simulation(seed: int, *, with_transcript: bool = False) -> Outcome:
+def break_the_simulation(seed: int, *, with_transcript: bool = False) -> SeedOutcome:
     raise RuntimeError(f"the simulation of seed {seed} broke")
 
 
@@ -184,8 +184,8 @@ WRONG: list[tuple[list[str], str]] = [
     (["--seeds", "1:2:3"], "--seeds 1:2:3 is not a range; write FROM:TO"),
     (["--seed", "1", "--scenario", "nope"], "there is no scenario 'nope'; there are: busy, channels"),
     (["--seeds", "0:2", "--scenario", "nope"], "there is no scenario 'nope'; there are: busy, channels"),
-    (["--seed", "1", "--seeds", "0:2"], "say either --seed S or --seeds FROM:TO"),
-    ([], "say either --seed S or --seeds FROM:TO (or --demo for a first look)"),
+    (["--seed", "1", "--seeds", "0:2"], "give either --seed S or --seeds FROM:TO"),
+    ([], "give either --seed S or --seeds FROM:TO (or --demo for a first impression)"),
     (["--seeds", "0:2", "--transcript"], "--transcript goes with --seed"),
     (["--seed", "one"], "Invalid value for '--seed'"),
     (["--seed", "-1"], "Invalid value for '--seed'"),
@@ -207,7 +207,9 @@ def test_a_wrong_question_exits_with_2_and_says_what_to_do(
 
 def test_the_installed_command_answers_a_wrong_question_with_one_sentence() -> None:
     answer = in_a_process("sim", "--seeds", "0:2", "--scenario", "nope")
-    names = "busy, channels, membership, membership-100, presets, small-world, snapshot, state, torn, total-order"
+    names = (
+        "busy, channels, interrupted, membership, membership-100, presets, small-world, snapshot, state, total-order"
+    )
     assert answer == Answer(2, "", f"motet: there is no scenario 'nope'; there are: {names}\n")
 
 
@@ -295,8 +297,8 @@ def test_a_trace_is_written(motet_command: Shell, tmp_path: Path, end: str) -> N
     ("options", "message"),
     [
         (("--seeds", "0:3", "--trace", "t.jsonl"), "--trace goes with --seed"),
-        (("--seed", "3", "--trace", "t.csv"), "tells no format; allowed ends are .jsonl, .arrow and .parquet"),
-        (("--demo", "--trace", "t.jsonl"), "--demo stands alone"),
+        (("--seed", "3", "--trace", "t.csv"), "has no known format; its name must end in .jsonl, .arrow or .parquet"),
+        (("--demo", "--trace", "t.jsonl"), "--demo excludes other options"),
     ],
 )
 def test_a_trace_that_makes_no_sense_is_refused(motet_command: Shell, options: tuple[str, ...], message: str) -> None:

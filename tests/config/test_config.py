@@ -14,22 +14,28 @@ import pytest
 import motet.config
 from motet.config import Config, is_loopback, parse_endpoint
 from motet.config.model import TIES
+from motet.config.overrides import Settings
 from motet.config.presets import PRESETS
 from motet.config.reference import reference, variables
-from motet.config.settings import Kind, key_of, setting_of
+from motet.config.settings import SettingKind, key_of, setting_of
 from motet.errors import ConfigError
 from motet.log.journal.config import Fsync, JournalConfig
 from motet.protocol.core.identity import Endpoint
 from motet.protocol.core.units import MILLISECOND, SECOND
 from motet.protocol.membership import DnsName, IpMulticast, MembershipConfig, SharedDirectory, StaticSeeds
 from motet.protocol.wire.seal import SEAL_OVERHEAD
+from tests.config.overrides import MODULE, overrides
 
 KEY = "11" * 32
-RANGES = [field for field in fields(Config) if setting_of(field).kind in (Kind.COUNT, Kind.SIZE, Kind.DURATION)]
+RANGES = [
+    field
+    for field in fields(Config)
+    if setting_of(field).kind in (SettingKind.COUNT, SettingKind.SIZE, SettingKind.DURATION)
+]
 TIED = {name for tie in TIES for name in (tie[0], tie[2])}
 
 
-def error_of(path: Path | None = None, **settings: object) -> str:
+def error_of(path: Path | None = None, **settings: Any) -> str:
     with pytest.raises(ConfigError) as caught:
         Config.load(path, {}, **settings)
     return str(caught.value)
@@ -96,7 +102,7 @@ def test_the_environment() -> None:
             "MOTET_WINDOW_FRAMES": "12",
             "MOTET_SEEDS": "a:1, b:2,",
             "MOTET_INSECURE": "Yes",
-            "MOTET_FOUNDS": "0",
+            "MOTET_MAY_BOOTSTRAP": "0",
             "MOTET_KEYS": f"3:{KEY}",
             "PATH": "/bin",
         }
@@ -184,7 +190,7 @@ def test_a_duration_that_another_one_forbids_is_named(name: str, factor: int, ot
         replace(config, **{name: too_short})
     keys = [part.removesuffix("_ns") for part in (name, other)]
     unit = "ns" if name.endswith("_ns") else ""
-    assert str(caught.value).startswith(f"{keys[0]} = {too_short}{unit} is too little beside {keys[1]} = ")
+    assert str(caught.value).startswith(f"{keys[0]} = {too_short}{unit} is too small for {keys[1]} = ")
 
 
 @pytest.mark.parametrize(
@@ -196,7 +202,7 @@ def test_a_duration_that_another_one_forbids_is_named(name: str, factor: int, ot
         ),
         ({"heartbeat": 5}, "heartbeat = 5 cannot be read; allowed is a duration such as 250ms (1ms to 1min)"),
         ({"heartbeat": "2min"}, "heartbeat = 2min is outside what is allowed: 1ms to 1min"),
-        ({"heartbeat": "700ms"}, "suspect = 1250ms is too little beside heartbeat = 700ms; allowed is 1400ms or more"),
+        ({"heartbeat": "700ms"}, "suspect = 1250ms is too small for heartbeat = 700ms; allowed is 1400ms or more"),
         ({"frame_bytes": "1GiB"}, "frame_bytes = 1GiB is outside what is allowed: 512B to 65507B"),
         (
             {"frame_bytes": "big"},
@@ -208,7 +214,7 @@ def test_a_duration_that_another_one_forbids_is_named(name: str, factor: int, ot
         ({"window_frames": "-1"}, "window_frames = -1 is outside what is allowed: 1 to 1048576"),
         ({"insecure": "maybe"}, "insecure = 'maybe' cannot be read; allowed is true or false"),
         ({"transport": "tcp"}, "transport = 'tcp' is outside what is allowed: unicast, multicast"),
-        ({"strategy": 7}, "carrier = 7 cannot be read; allowed is one of a few words (window, continuous)"),
+        ({"strategy": 7}, "strategy = 7 cannot be read; allowed is one of a few words (window, continuous)"),
         ({"partitions": "none"}, "partitions = 'none' is outside what is allowed: primary, all"),
         ({"journal_fsync": "maybe"}, "journal_fsync = 'maybe' is outside what is allowed: interval, always, never"),
         ({"token": 7}, "token = (not shown) cannot be read; allowed is a text"),
@@ -232,7 +238,10 @@ def test_a_duration_that_another_one_forbids_is_named(name: str, factor: int, ot
             {"log_bind": "db:1"},
             "log_bind = db:1 can be reached from other machines, and there is no token: anybody could",
         ),
-        ({"trace_file": "t.csv"}, "trace_file = 't.csv' tells no format; it may end in .jsonl, .arrow or .parquet"),
+        (
+            {"trace_file": "t.csv"},
+            "trace_file = 't.csv' has no known format; it must end in .jsonl, .arrow or .parquet",
+        ),
         ({"preset": "moon"}, "preset = 'moon' is outside what is allowed: local, lan, wan"),
         ({"heartbeet": "1s"}, "there is no setting heartbeet; did you mean heartbeat?"),
         ({"xyzzy": "1s"}, "there is no setting xyzzy; there are: ack_max, ack_min, admin_bind, "),
@@ -258,9 +267,9 @@ def test_a_file_that_is_none_is_told(tmp_path: Path) -> None:
     file = tmp_path / "motet.toml"
     assert error_of(file) == f"the config file {file} cannot be read: No such file or directory"
     file.write_text("heartbeat = 1s")
-    assert error_of(file).startswith(f"the config file {file} is no TOML: ")
+    assert error_of(file).startswith(f"the config file {file} is not valid TOML: ")
     file.write_bytes(b"\xff\xfe")
-    assert error_of(file).startswith(f"the config file {file} is no TOML: ")
+    assert error_of(file).startswith(f"the config file {file} is not valid TOML: ")
 
 
 def test_a_bad_value_in_the_environment_is_told_with_the_variable() -> None:
@@ -278,10 +287,10 @@ def test_a_bad_value_in_the_environment_is_told_with_the_variable() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"frame_bytes": "64KiB"}, "frame_bytes = '64KiB' is no whole number; Config.load(frame_bytes=...) reads what"),
-        ({"heartbeat_ns": 0.5}, "heartbeat_ns = 0.5 is no whole number; Config.load(heartbeat=...) reads what people"),
+        ({"frame_bytes": "64KiB"}, "frame_bytes = '64KiB' is no whole number; Config.load(frame_bytes=...) parses"),
+        ({"heartbeat_ns": 0.5}, "heartbeat_ns = 0.5 is no whole number; Config.load(heartbeat=...) parses what people"),
         ({"insecure": 1}, "insecure = 1 is neither True nor False"),
-        ({"seeds": ["a:1"]}, "seeds = ['a:1'] is no tuple of texts; Config.load(seeds=...) reads what people write"),
+        ({"seeds": ["a:1"]}, "seeds = ['a:1'] is no tuple of texts; Config.load(seeds=...) parses what people write"),
         ({"keys": KEY}, "keys = (not shown) is no tuple of texts"),
         ({"trace_file": None}, "trace_file = None is no text"),
     ],
@@ -309,8 +318,8 @@ def test_without_a_key_a_member_stays_on_loopback() -> None:
     with pytest.raises(ConfigError) as caught:
         Config().check_bind(everywhere)
     assert str(caught.value) == (
-        "bind = 0.0.0.0:7800 can be reached from other machines, and there is no key: anybody could speak in the group"
-        "; give the same keys to all members (`motet key` makes one), bind to 127.0.0.1, or say insecure = true"
+        "bind = 0.0.0.0:7800 can be reached from other machines, and there is no key: anybody could send to the group"
+        "; give the same keys to all members (`motet key` makes one), bind to 127.0.0.1, or set insecure = true"
     )
     Config.lan(insecure=True).check_bind(everywhere)
     Config.lan(keys=[KEY]).check_bind(everywhere)
@@ -335,10 +344,10 @@ def test_loopback(host: str, expected: bool) -> None:
     assert is_loopback(host) is expected
 
 
-# What the rooms below get
+# The configs of the layers below
 
 
-def test_the_seal_gets_its_room_in_the_frame() -> None:
+def test_the_seal_is_part_of_the_frame() -> None:
     assert Config().member_config().frame_bytes == Config().frame_bytes
     assert Config.lan(keys=[KEY]).member_config().frame_bytes == Config().frame_bytes - SEAL_OVERHEAD
     smallest = Config.lan(keys=[KEY], frame_bytes=512).member_config()
@@ -433,8 +442,11 @@ def test_what_is_no_endpoint_is_told(text: str) -> None:
 
 def test_every_setting_is_explained() -> None:
     for field in fields(Config):
-        assert 5 < len(setting_of(field).about) < 100
-        assert "\n" not in setting_of(field).about
+        about = setting_of(field).about
+        assert 20 < len(about) < 130
+        assert "\n" not in about
+        assert about[0].isupper(), field.name
+        assert about.endswith("."), field.name
 
 
 def test_the_reference_is_up_to_date() -> None:
@@ -453,3 +465,8 @@ def test_a_config_needs_no_asyncio() -> None:
         "sys.modules['motet'] = motet; import motet.config; sys.exit('asyncio' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program, str(package)], check=False).returncode == 0
+
+
+def test_keyword_arguments_are_typed_as_the_settings_are() -> None:
+    assert set(Settings.__annotations__) == {key_of(field) for field in fields(Config)}
+    assert MODULE.read_text(encoding="utf-8") == overrides(), "refresh it: python -m tests.config.overrides"

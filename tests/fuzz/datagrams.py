@@ -16,18 +16,18 @@ from random import Random
 
 import motet
 from motet.testing import SimNetwork, run
-from tests.hostile.arena import Arena, Outcome, memory_mb
+from tests.hostile.arena import Arena, AttackOutcome, memory_mb
 
 PRESETS = (motet.Config.local, motet.Config.lan, motet.Config.wan)
 LONGEST_S = 1e9  # of virtual time
 
 
 def config_of(seed: int) -> motet.Config:
-    strategy = ("window", "continuous")[seed // len(PRESETS) % 2]
-    return PRESETS[seed % len(PRESETS)](strategy=strategy)
+    preset = PRESETS[seed % len(PRESETS)]
+    return preset(strategy="continuous") if seed // len(PRESETS) % 2 else preset(strategy="window")
 
 
-def one_world(seed: int, frames: int, outcome: Outcome, config: motet.Config | None = None) -> None:
+def one_world(seed: int, frames: int, outcome: AttackOutcome, config: motet.Config | None = None) -> None:
     async def scenario(network: SimNetwork) -> None:
         with tempfile.TemporaryDirectory(prefix="motet-fuzz-") as home:
             arena = Arena(network, Random(seed), config or config_of(seed), outcome, Path(home))
@@ -45,9 +45,9 @@ def main() -> None:
     parser.add_argument("--world", type=int, default=2_000, help="frames for one world")
     parser.add_argument("--seed", type=int, default=0, help="of the first world")
     options = parser.parse_args()
-    total, early_mb = Outcome(), 0.0
+    total, early_mb = AttackOutcome(), 0.0
     for seed in count(options.seed):
-        outcome = Outcome()
+        outcome = AttackOutcome()
         one_world(seed, min(options.world, options.frames - total.frames), outcome)
         for what in (*outcome.stops, *outcome.hangs):
             print(f"seed {seed}: {what}", flush=True)

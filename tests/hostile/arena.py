@@ -37,7 +37,7 @@ class HangError(BaseException):
 
 
 @dataclass(slots=True)
-class Outcome:
+class AttackOutcome:
     frames: int = 0
     stops: list[str] = field(default_factory=list)
     hangs: list[str] = field(default_factory=list)
@@ -49,7 +49,7 @@ class Outcome:
 
 class Arena:
     def __init__(
-        self, network: SimNetwork, rng: Random, config: motet.Config, outcome: Outcome, home: Path | None
+        self, network: SimNetwork, rng: Random, config: motet.Config, outcome: AttackOutcome, home: Path | None
     ) -> None:
         self.network = network
         self.rng = rng
@@ -106,7 +106,7 @@ class Arena:
         carry = self.network._carry
 
         def heard(source: SimTransport, data: bytes, to: Endpoint) -> None:
-            self.attacker.hear(Recorded(source.endpoint, to, data))
+            self.attacker.record(Recorded(source.endpoint, to, data))
             carry(source, data, to)
 
         self.network._carry = heard  # type: ignore[method-assign]
@@ -157,7 +157,7 @@ class Arena:
 
 
 @contextlib.contextmanager
-def no_hang(outcome: Outcome) -> Iterator[None]:
+def no_hang(outcome: AttackOutcome) -> Iterator[None]:
     """Where the processor was busy for CPU_S within the block, that is noted, and the block ends."""
 
     def ring(number: int, frame: FrameType | None) -> None:

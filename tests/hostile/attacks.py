@@ -62,7 +62,7 @@ class Attacker:
             *(self.random, self.cut, self.replayed, self.flipped, self.foreign_key, self.reflected),
         )
 
-    def hear(self, one: Recorded) -> None:
+    def record(self, one: Recorded) -> None:
         self.recorded.append(one)
         self.by_kind.setdefault(kind_name(one.data), deque(maxlen=SAMPLES)).append(one.data)
 

@@ -15,14 +15,14 @@ from motet.protocol.wire.codec import encode, group_id
 from motet.protocol.wire.frames import CutTo, Decision, LeaveRequest, Prepare
 from motet.testing import SimNetwork, run
 from tests.fuzz.datagrams import config_of, one_world
-from tests.hostile.arena import GROUP, MOST_SENT, Arena, Outcome
+from tests.hostile.arena import GROUP, MOST_SENT, Arena, AttackOutcome
 
 KEY = f"7:{'11' * 32}"
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_members_of_every_preset_survive_mutated_and_forged_frames(seed: int) -> None:
-    outcome = Outcome()
+    outcome = AttackOutcome()
     one_world(seed, 1_000, outcome)
     assert (outcome.stops, outcome.hangs) == ([], [])
     assert outcome.frames == 1_000
@@ -31,7 +31,7 @@ def test_members_of_every_preset_survive_mutated_and_forged_frames(seed: int) ->
 
 @pytest.mark.parametrize("seed", range(3))
 def test_whoever_uses_no_members_name_has_nothing_delivered_and_changes_no_view(seed: int) -> None:
-    outcome = Outcome()
+    outcome = AttackOutcome()
 
     async def scenario(network: SimNetwork) -> None:
         arena = Arena(network, Random(seed), config_of(seed), outcome, None)
@@ -47,7 +47,7 @@ def test_whoever_uses_no_members_name_has_nothing_delivered_and_changes_no_view(
 
 @pytest.mark.parametrize("seed", range(3))
 def test_without_the_key_nobody_changes_anything(seed: int) -> None:
-    outcome = Outcome()
+    outcome = AttackOutcome()
 
     async def scenario(network: SimNetwork) -> None:
         arena = Arena(network, Random(seed), motet.Config.lan(keys=[KEY]), outcome, None)
@@ -80,7 +80,7 @@ def test_a_view_at_the_end_of_all_numbers_is_refused_and_the_group_goes_on() -> 
     """PREPARE and CUT that name the last view there could be: without a bound all die at the next change, for good."""
 
     async def scenario(network: SimNetwork) -> None:
-        arena = Arena(network, Random(1), motet.Config.lan(), Outcome(), None)
+        arena = Arena(network, Random(1), motet.Config.lan(), AttackOutcome(), None)
         await arena.open()
         a, b, c = arena.groups
         view, ballot = b.view, Ballot(1, a.address.incarnation)

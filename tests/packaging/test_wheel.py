@@ -46,7 +46,7 @@ def content(wheel: zipfile.ZipFile, ending: str) -> str:
 def test_every_module_and_every_file_beside_them_is_in_the_wheel(wheel: zipfile.ZipFile) -> None:
     sources = [path for path in (ROOT / "src").rglob("*") if path.suffix in (".py", *DATA)]
     wanted = {str(path.relative_to(ROOT / "src")) for path in sources if "__pycache__" not in path.parts}
-    assert {"motet/py.typed", "motet/serve/dashboard.html", "pyspark_motet/__init__.py"} <= wanted
+    assert {"motet/py.typed", "motet/admin/dashboard.html", "pyspark_motet/__init__.py"} <= wanted
     assert wanted <= set(wheel.namelist())
 
 

@@ -24,7 +24,7 @@ CONFIG = {"journal_fsync": "always", "journal_segment_bytes": "256KiB"}
 TIMEOUT_S = 300.0
 
 
-class Campaign:
+class KillCampaign:
     def __init__(self, home: Path, stack: ExitStack, seed: int) -> None:
         self._home = home
         self._stack = stack
@@ -104,7 +104,7 @@ def rows_of(directory: Path) -> list[dict[str, Any]]:
 
 def run(kills: int, seed: int, *, tells: bool = False) -> int:
     with tempfile.TemporaryDirectory() as home, ExitStack() as stack:
-        campaign = Campaign(Path(home), stack, seed)
+        campaign = KillCampaign(Path(home), stack, seed)
         for name in "abc":
             campaign.start(name)
         for number in range(kills):

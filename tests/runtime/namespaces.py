@@ -74,6 +74,28 @@ def _place(hub: str, name: str, host: str, undo: ExitStack) -> Place:
     return place
 
 
+def lose_packets(where: Sequence[Place], percent: int) -> None:
+    """At each place this share of what arrives is lost, before IP puts fragments together; skips where that cannot be.
+
+    Offload that hands on many packets as one is switched off, or one draw would lose them all.
+    """
+    if shutil.which("nft") is None:
+        pytest.skip("there is no `nft` command, so no fragments can be lost")
+    chain = "add table netdev m; add chain netdev m in { type filter hook ingress device eth0 priority 0; }; "
+    rule = f"add rule netdev m in ether type ip numgen random mod 100 < {percent} counter drop"
+    try:
+        for place in where:
+            command("ip", "-n", place.namespace, "link", "set", "eth0", "gso_max_segs", "1")
+            command(*place.inside("nft", chain + rule))
+    except RuntimeError as error:
+        pytest.skip(f"packets cannot be lost here: {error}")
+
+
+def packets_lost(place: Place) -> int:
+    shown = command(*place.inside("nft", "list", "table", "netdev", "m")).split()
+    return int(shown[shown.index("packets") + 1])
+
+
 class Loss:
     """Real packet loss on every cable, by what the machine has: netem, nftables, or a bottleneck that overflows."""
 

@@ -19,7 +19,6 @@ import motet
 from motet.api.group import Group
 from motet.config import Config
 from motet.errors import SendFailedError
-from motet.protocol.core.effects import SendFailed
 
 
 def say(**fields: Any) -> None:
@@ -51,7 +50,7 @@ class Process:
             elif isinstance(event, motet.RolledBack):
                 self.log = [entry for entry in self.log if entry[0] < event.first]
                 say(rolled_back=[event.first, event.last])
-            elif isinstance(event, SendFailed):
+            elif isinstance(event, motet.SendFailed):
                 say(failed=event.last - event.first + 1)
             elif isinstance(event, motet.ViewInstalled):
                 say(view=[member.name for member in event.view.members], primary=event.view.is_primary)
@@ -89,7 +88,7 @@ class Process:
 
 
 async def main(name: str, bind: str, seeds: list[str], options: dict[str, Any]) -> None:
-    config = Config.load(None, {}, preset="local", **options.pop("config", {}))
+    config = Config.load(None, {}, **{"preset": "local", **options.pop("config", {})})
     if seconds := options.pop("slow_state", None):
         options |= {
             "state_provider": partial(slow_state, seconds),

@@ -21,7 +21,7 @@ from motet.runtime.busy_process import (
     STOCK_BYTES,
     USED,
     USED_AT,
-    BusyTeller,
+    BusySender,
     is_running,
 )
 
@@ -30,14 +30,14 @@ OVERDUE = 2 * INTERVAL_NS
 
 
 class Bench:
-    """A teller for this very process, and the socket of the one peer that it tells."""
+    """A busy_sender for this very process, and the socket of the one peer that it tells."""
 
     def __init__(self, member: int) -> None:
         self.memory = mmap.mmap(-1, MEMORY_BYTES)
         self.sender, self.peer = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))
         self.peer.bind(("127.0.0.1", 0))
         self.peer.setblocking(False)
-        self.teller = BusyTeller(self.memory, self.sender, member, INTERVAL_NS)
+        self.busy_sender = BusySender(self.memory, self.sender, member, INTERVAL_NS)
 
     def write(self, number: int, *datagrams: bytes, is_reusable: bool = False, is_muted: bool = False) -> None:
         data = marshal.dumps(([self.peer.getsockname()], list(datagrams), is_reusable))
@@ -46,8 +46,8 @@ class Bench:
         self.memory[at + SIZE.size : at + SIZE.size + len(data)] = data
         HEADER.pack_into(self.memory, 0, 0, number, is_muted)
 
-    def look(self, now: int) -> bytes | None:
-        self.teller.look(now)
+    def poll(self, now: int) -> bytes | None:
+        self.busy_sender.poll(now)
         try:
             return self.peer.recv(100)
         except BlockingIOError:
@@ -67,28 +67,28 @@ def bench() -> Iterator[Bench]:
 
 
 def test_it_is_silent_while_the_driver_runs_and_before_it_has_a_stock(bench: Bench) -> None:
-    assert bench.look(OVERDUE) is None
+    assert bench.poll(OVERDUE) is None
     bench.write(1, b"busy", is_reusable=True)
-    assert bench.look(OVERDUE - 1) is None
-    assert bench.look(OVERDUE) == b"busy"
+    assert bench.poll(OVERDUE - 1) is None
+    assert bench.poll(OVERDUE) == b"busy"
 
 
 def test_a_sealed_datagram_is_sent_once_and_a_used_stock_is_not_begun_again(bench: Bench) -> None:
     bench.write(1, b"one", b"two")
-    assert [bench.look(OVERDUE) for _ in range(3)] == [b"one", b"two", None]
+    assert [bench.poll(OVERDUE) for _ in range(3)] == [b"one", b"two", None]
     assert USED.unpack_from(bench.memory, USED_AT) == (2,)
     bench.write(2, b"three")
-    assert [bench.look(OVERDUE) for _ in range(2)] == [b"three", None]
+    assert [bench.poll(OVERDUE) for _ in range(2)] == [b"three", None]
 
 
 def test_a_plain_datagram_is_sent_as_often_as_needed(bench: Bench) -> None:
     bench.write(1, b"busy", is_reusable=True)
-    assert [bench.look(OVERDUE) for _ in range(3)] == [b"busy"] * 3
+    assert [bench.poll(OVERDUE) for _ in range(3)] == [b"busy"] * 3
 
 
 def test_it_is_silent_while_faults_are_injected(bench: Bench) -> None:
     bench.write(1, b"busy", is_reusable=True, is_muted=True)
-    assert bench.look(OVERDUE) is None
+    assert bench.poll(OVERDUE) is None
 
 
 def test_a_process_that_is_stopped_or_dead_does_not_run() -> None:

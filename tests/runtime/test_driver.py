@@ -15,7 +15,7 @@ from motet.protocol.core.identity import Address
 from motet.protocol.core.view import View, ViewId
 from motet.protocol.membership import DigestsOverlapped, ReportedEntry
 from motet.protocol.window.digest import DigestEntry
-from motet.runtime.driver import WORTH_TELLING, Driver, Freed, SendQueueKey, _SendQueue
+from motet.runtime.driver import FREED_STEP_BYTES, Driver, Freed, SendQueueKey, _SendQueue
 from motet.runtime.resync import Resyncs
 
 A, B = (Address(name, "127.0.0.1", 7801 + number, number + 1 << 48) for number, name in enumerate("AB"))
@@ -43,16 +43,16 @@ def test_a_little_is_not_worth_a_wake_up() -> None:
 
 
 def test_much_is_and_it_is_told_once() -> None:
-    sending = Sending(TOTAL, WORTH_TELLING // 2, WORTH_TELLING // 2, 300)
+    sending = Sending(TOTAL, FREED_STEP_BYTES // 2, FREED_STEP_BYTES // 2, 300)
     assert sending.admit(1) == []
-    assert sending.admit(2) == [Freed(TOTAL, WORTH_TELLING)]
+    assert sending.admit(2) == [Freed(TOTAL, FREED_STEP_BYTES)]
     assert sending.admit(2) == []
     assert sending.admit(3) == []
 
 
 def test_what_is_not_told_never_makes_a_send_wait() -> None:
     """A lane lets go of those who wait when half of it is free; that much must always be told."""
-    assert WORTH_TELLING <= SEND_QUEUE_BYTES // 2
+    assert FREED_STEP_BYTES <= SEND_QUEUE_BYTES // 2
 
 
 def test_a_connection_that_failed_frees_what_nobody_was_told_of() -> None:
@@ -64,7 +64,7 @@ def test_a_connection_that_failed_frees_what_nobody_was_told_of() -> None:
 
 def test_overlapping_digests_are_a_warning_with_both_entries(caplog: pytest.LogCaptureFixture) -> None:
     driver = Sending(TOTAL).driver
-    driver._arms_later = True  # there is no loop here to arm a timer on
+    driver._defers_timer = True  # there is no loop here to arm a timer on
     views = [View(ViewId(number, A.incarnation), (A,), is_primary=False) for number in (4, 5)]
     entries = (DigestEntry(7, 20, 20), DigestEntry(2, 10, 10))
     overlap = DigestsOverlapped(A, *map(ReportedEntry, views, entries))

@@ -28,16 +28,16 @@ from motet.protocol.wire.frames import (
 from motet.runtime.faults import (
     FAULT_FORMS,
     FRAME_GROUPS,
-    MOST_HELD,
-    MOST_HELD_BYTES,
+    MOST_DELAYED,
+    MOST_DELAYED_BYTES,
     MOST_NAMES,
     MOST_RULES,
     REORDER_NS,
+    DelayedDatagram,
     Direction,
     Fault,
     FaultInjector,
     FaultKind,
-    Held,
     parse_fault,
 )
 
@@ -118,22 +118,22 @@ def test_delay_holds_back_until_it_is_due() -> None:
     assert faults.apply(OUT, C, b"prompt", 1_000) == [b"prompt"]
     due = 1_000 + 50 * MILLISECOND
     assert faults.next_deadline() == due
-    assert faults.release(due - 1) == []
-    assert faults.release(due) == [Held(OUT, B, b"late")]
+    assert faults.take_due(due - 1) == []
+    assert faults.take_due(due) == [DelayedDatagram(OUT, B, b"late")]
     assert faults.next_deadline() is None
-    assert faults.release(due) == []
+    assert faults.take_due(due) == []
 
 
 def test_a_range_of_delays_is_drawn_from_and_comes_out_in_order_of_time() -> None:
     faults = injector("delay=10ms-80ms")
     for number in range(200):
         assert faults.apply(IN, B, b"%d" % number, 0) == []
-    assert faults.describe()["held"] == 200
-    assert faults.release(10 * MILLISECOND - 1) == []
-    half = faults.release(45 * MILLISECOND)
+    assert faults.describe()["waiting"] == 200
+    assert faults.take_due(10 * MILLISECOND - 1) == []
+    half = faults.take_due(45 * MILLISECOND)
     assert 60 < len(half) < 140
-    rest = faults.release(80 * MILLISECOND)
-    numbers = [int(held.data) for held in half + rest]
+    rest = faults.take_due(80 * MILLISECOND)
+    numbers = [int(delayed.data) for delayed in half + rest]
     assert sorted(numbers) == list(range(200)) != numbers
 
 
@@ -141,20 +141,20 @@ def test_equal_delays_keep_the_order() -> None:
     faults = injector("delay=5ms")
     for number in range(50):
         faults.apply(IN, B, b"%d" % number, 0)
-    assert [int(held.data) for held in faults.release(HOUR)] == list(range(50))
+    assert [int(delayed.data) for delayed in faults.take_due(HOUR)] == list(range(50))
 
 
 def test_half_of_all_is_delayed() -> None:
     faults = injector("delay=50ms:0.5")
     passed = sum(passes(faults, IN, B) for _ in range(2_000))
     assert 900 < passed < 1_100
-    assert len(faults.release(HOUR)) == 2_000 - passed
+    assert len(faults.take_due(HOUR)) == 2_000 - passed
 
 
 def test_reorder_lets_later_ones_overtake() -> None:
     faults = injector("reorder=0.1")
     order = [number for number in range(1_000) if faults.apply(IN, B, b"%d" % number, 0)]
-    order += [int(held.data) for held in faults.release(REORDER_NS)]
+    order += [int(delayed.data) for delayed in faults.take_due(REORDER_NS)]
     assert sorted(order) == list(range(1_000)) != order
 
 
@@ -168,7 +168,7 @@ def test_rules_of_several_kinds_work_together() -> None:
     for _ in range(1_000):
         assert faults.apply(IN, B, b"x", 0) == []
     stats = faults.describe()
-    assert stats["held"] == stats["delayed"] == stats["duplicated"] * 2  # type: ignore[operator]
+    assert stats["waiting"] == stats["delayed"] == stats["duplicated"] * 2  # type: ignore[operator]
     assert stats["dropped"] == 1_000 - stats["duplicated"]  # type: ignore[operator]
 
 
@@ -214,7 +214,7 @@ def test_what_is_held_back_outlives_its_rule() -> None:
     faults.clear()
     assert faults.is_active  # there is still something to release
     assert passes(faults, OUT, B)
-    assert faults.release(HOUR) == [Held(OUT, B, b"late")]
+    assert faults.take_due(HOUR) == [DelayedDatagram(OUT, B, b"late")]
     assert not faults.is_active
 
 
@@ -259,25 +259,25 @@ def test_no_more_is_held_back_than_stated() -> None:
     counters = Counters()
     faults = FaultInjector(Random(1), counters)
     faults.add(parse_fault("delay=1h"))
-    for _ in range(MOST_HELD + 10):
+    for _ in range(MOST_DELAYED + 10):
         assert faults.apply(IN, B, b"x", 0) == []
     assert counters[Count.FAULT_OVERFLOWED] == 10
-    assert counters[Count.FAULT_DELAYED] == len(faults.release(HOUR)) == MOST_HELD
+    assert counters[Count.FAULT_DELAYED] == len(faults.take_due(HOUR)) == MOST_DELAYED
 
 
 def test_no_more_bytes_are_held_back_than_stated() -> None:
     faults, large = injector("delay=1h"), bytes(1 << 20)
     for _ in range(100):
         faults.apply(IN, B, large, 0)
-    assert faults.describe()["held_bytes"] == MOST_HELD_BYTES
-    faults.release(HOUR)
-    assert faults.describe()["held_bytes"] == 0
+    assert faults.describe()["waiting_bytes"] == MOST_DELAYED_BYTES
+    faults.take_due(HOUR)
+    assert faults.describe()["waiting_bytes"] == 0
 
 
 def test_there_are_no_more_rules_than_stated() -> None:
     faults = injector(*(f"cut@n{number}" for number in range(MOST_RULES)))
     faults.add(parse_fault("cut@n1"))  # replaces one
-    with pytest.raises(ConfigError, match="64 faults are as many as there can be; say clear first"):
+    with pytest.raises(ConfigError, match="there are 64 fault rules already, which is the maximum"):
         faults.add(parse_fault("cut@one-more"))
 
 
@@ -321,7 +321,7 @@ def test_a_fault_is_read(text: str, fault: Fault) -> None:
     [
         ("", "'' is no kind of fault"),
         ("lose=0.2", "'lose' is no kind of fault"),
-        ("cut=0.5", "'cut' is no kind of fault, or it takes no value"),
+        ("cut=0.5", "'cut' is no kind of fault, or takes no value"),
         ("drop", "the probability '' is not in 0 to 1"),
         ("drop=20", "the probability '20' is not in 0 to 1"),
         ("drop=-0.1", "the probability '-0.1' is not in 0 to 1"),
@@ -333,8 +333,8 @@ def test_a_fault_is_read(text: str, fault: Fault) -> None:
         ("delay=50ms:2", "the probability '2' is not in 0 to 1"),
         ("delay=80ms-10ms", "a delay of 80ms-10ms is not from less to more, up to 1h"),
         ("delay=2h", "a delay of 2h is not from less to more, up to 1h"),
-        ("drop=0.5#akc", "'akc' after the # names no frames"),
-        ("drop=0.5#", "'' after the # names no frames"),
+        ("drop=0.5#akc", "'akc' after the # is no known group of frames"),
+        ("drop=0.5#", "'' after the # is no known group of frames"),
     ],
 )
 def test_what_cannot_be_read_is_told_with_what_can(text: str, why: str) -> None:

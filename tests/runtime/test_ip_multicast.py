@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
+from typing import Any
 
 import pytest
 
@@ -43,7 +44,7 @@ def multicast_works() -> None:
             pytest.skip(f"loopback carries no IP multicast here: {error}")
 
 
-def config(**settings: object) -> motet.Config:
+def config(**settings: Any) -> motet.Config:
     return motet.Config.local(
         transport="multicast", multicast_interface=LOOPBACK, multicast_port=free_port(), **settings
     )

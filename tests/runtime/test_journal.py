@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -193,8 +194,5 @@ def test_a_journal_that_began_after_a_loss_founds_nothing_in_any_life(tmp_path: 
         await alone.close()
         return may_found
 
-    assert [run(lambda: life(may_bootstrap=may_bootstrap)) for may_bootstrap in (True, False, True)] == [
-        True,
-        False,
-        False,
-    ]
+    wanted = (True, False, True)
+    assert [run(partial(life, may_bootstrap=may)) for may in wanted] == [True, False, False]

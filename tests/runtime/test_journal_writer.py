@@ -66,15 +66,15 @@ class Fetching:
     def enter(self, view: View, *before: Effect, rolled_back: RolledBack | None = None) -> list[Effect]:
         self.view = view
         installed = ViewInstalled(view, position=self.scribe.position)
-        return self.keep(*before, *([rolled_back] if rolled_back else []), installed)
+        return self.persist(*before, *([rolled_back] if rolled_back else []), installed)
 
-    def keep(self, *effects: Effect) -> list[Effect]:
-        return self.journal_writer.keep(list(effects), 0)
+    def persist(self, *effects: Effect) -> list[Effect]:
+        return self.journal_writer.persist(list(effects), 0)
 
     def answer(self) -> list[Effect]:
         """A answers what it was asked last, and nothing before that."""
         replies = tuple(answer(self.peer, self.asked[-1], self.view.id))
-        return self.keep(Delivered(Channel.UNICAST, A, replies, port=Port.CONTROL))
+        return self.persist(Delivered(Channel.UNICAST, A, replies, port=Port.CONTROL))
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_what_the_state_of_the_next_view_makes_superfluous_is_fetched_as_well(fe
     fetching.write(V2, 1)
     fetching.enter(V3, Superseded(4, 1))
     later = fetching.write(V3, 1)
-    fetching.keep(*later)
+    fetching.persist(*later)
     told = fetching.answer()
     assert (fetching.journal.position, fetching.journal.view) == (5, V3)
     assert [effect.position for effect in told if isinstance(effect, Delivered)] == [1, 2, 3, 4, 5]
@@ -103,12 +103,12 @@ def test_what_was_held_back_and_taken_back_leaves_no_gap(fetching: Fetching) -> 
     fetching.write(V1, 3)
     fetching.enter(V2)
     ours = fetching.write(V2, 2)
-    fetching.keep(*ours)
+    fetching.persist(*ours)
     fetching.peer.truncate(4)  # what B held of position 5 was not stable, and the others never had it
     fetching.scribe = Scribe(4)
     told = fetching.enter(V3, rolled_back=RolledBack(5, 5))
     assert [effect for effect in told if isinstance(effect, Superseded)] == [Superseded(4, 1), Superseded(5, 1)]
-    fetching.keep(*fetching.write(V3, 1))
+    fetching.persist(*fetching.write(V3, 1))
     fetching.answer()
     assert (fetching.journal.position, fetching.journal.chain) == (5, fetching.peer.chain)
 
@@ -120,7 +120,7 @@ def test_an_answer_that_comes_late_is_not_one_to_the_next_question(fetching: Fet
     fetching.peer.truncate(2)
     fetching.scribe = Scribe(2)
     fetching.enter(V3, rolled_back=RolledBack(1, 3))
-    fetching.keep(Delivered(Channel.UNICAST, A, late, port=Port.CONTROL))
+    fetching.persist(Delivered(Channel.UNICAST, A, late, port=Port.CONTROL))
     assert fetching.journal.position == 0
     fetching.answer()
     assert fetching.journal.position == 2
@@ -143,5 +143,5 @@ def test_frames_that_are_handed_up_as_one_are_records_of_their_own(fetching: Fet
     fetching.enter(V1)
     frames = fetching.write(V1, 3)
     bodies, times = (sum((getattr(frame, name) for frame in frames), ()) for name in ("bodies", "sent_at"))
-    fetching.keep(replace(frames[0], messages=(b"x",) * 3, bodies=bodies, sent_at=times))
+    fetching.persist(replace(frames[0], messages=(b"x",) * 3, bodies=bodies, sent_at=times))
     assert (fetching.journal.position, fetching.journal.chain) == (3, fetching.peer.chain)

@@ -1,4 +1,4 @@
-"""Members with journals that are killed under load. The long forms: python -m tests.runtime.kills, tests.runtime.stalls."""
+"""Members with journals that are killed under load. Long forms: python -m tests.runtime.kills, tests.runtime.stalls."""
 
 from __future__ import annotations
 

@@ -93,9 +93,9 @@ def test_each_failure_is_told_once_and_forgotten_when_it_is_over(caplog: pytest.
     for _ in range(3):
         found.failed(source, OSError("unknown name"))
     assert len(caplog.messages) == 1
-    assert found.in_words() == "the look-up of discovery_dns = motet.invalid:7800 fails: unknown name"
+    assert found.describe_failures() == "the look-up of discovery_dns = motet.invalid:7800 fails: unknown name"
     found.succeeded(source)
-    assert found.in_words() == ""
+    assert found.describe_failures() == ""
 
 
 # Groups

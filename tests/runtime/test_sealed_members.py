@@ -69,7 +69,7 @@ async def still_works(groups: list[Group]) -> None:
 def test_a_fault_for_some_frames_works_where_they_are_sealed_and_is_refused_where_they_arrive() -> None:
     async def test() -> None:
         async with cluster("a", "b", config=keyed(NEW)) as groups:
-            with pytest.raises(MisuseError, match="inject it where datagrams are sent"):
+            with pytest.raises(MisuseError, match="inject it at the sender"):
                 groups[0].inject("drop=1#ack")
             groups[0].inject("drop=1@*:out#ack")
             await groups[1].multicast(b"x")

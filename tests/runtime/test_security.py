@@ -6,6 +6,7 @@ import asyncio
 import logging
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ KEY, OTHER = "11" * 32, "22" * 32
 @pytest.mark.parametrize("bind", ["0.0.0.0:0", "[::]:0", "192.0.2.1:7800", "example.invalid:7800"])
 def test_a_member_that_others_can_reach_needs_a_key(bind: str) -> None:
     async def test() -> None:
-        with pytest.raises(ConfigError, match=r"there is no key: anybody could speak in the group"):
+        with pytest.raises(ConfigError, match=r"there is no key: anybody could send to the group"):
             await motet.join("test", bind=bind)
 
     run(test)
@@ -37,10 +38,12 @@ def test_with_a_key_or_on_demand_it_binds_everywhere() -> None:
 
 @pytest.mark.parametrize("service", ["admin_bind", "log_bind"])
 def test_a_service_that_others_can_reach_needs_a_token(service: str, tmp_path: Path) -> None:
+    settings: dict[str, Any] = {service: "0.0.0.0:0"}
+
     async def test() -> None:
         with pytest.raises(ConfigError, match=r"there is no token: anybody could use it"):
-            motet.Config.local(**{service: "0.0.0.0:0"})
-        config = motet.Config.local(**{service: "0.0.0.0:0"}, token="a-long-enough-token-for-a-test")
+            motet.Config.local(**settings)
+        config = motet.Config.local(**settings, token="a-long-enough-token-for-a-test")
         async with motet.join("test", config=config, journal=tmp_path / "journal") as group:
             assert list(group.services()) == ["admin" if service == "admin_bind" else "log"]
 

@@ -102,7 +102,7 @@ def test_json_lines_can_be_read_while_they_are_written(tmp_path: Path) -> None:
 
 
 def test_a_name_that_tells_no_format_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"tells no format; allowed ends are \.jsonl, \.arrow and \.parquet"):
+    with pytest.raises(ConfigError, match=r"has no known format; its name must end in \.jsonl, \.arrow or \.parquet"):
         open_trace(tmp_path / "trace.csv")
 
 

@@ -1,4 +1,4 @@
-"""Hand-made histories of blame: each rule catches who was wronged, and lets pass who may have earned it."""
+"""Hand-made histories of accusations: each rule catches unjustified ones and accepts justified ones."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from motet.protocol.core.identity import Address
 from motet.protocol.core.units import MILLISECOND, SECOND
 from motet.protocol.core.view import View, ViewId
 from motet.protocol.membership import DetectorConfig
-from motet.sim.checkers.accusations import check_blame
-from motet.sim.world.history import BeganChange, BeganMerge, Blame, Blamed, EnteredView, History, Outage
+from motet.sim.checkers.accusations import check_accusations
+from motet.sim.world.history import Accusation, AccusationKind, BeganChange, BeganMerge, EnteredView, History, Outage
 
 A = Address("a", "127.0.0.1", 7800, 1 << 48)
 B = Address("b", "127.0.0.1", 7801, 2 << 48)
@@ -20,12 +20,12 @@ ABC = View(ViewId(2, A.incarnation), (A, B, C), is_primary=True)
 BC = View(ViewId(3, B.incarnation), (B, C), is_primary=True)
 DETECTOR = DetectorConfig()  # a question every 125 ms, four of them
 LAST_ASKED_NS = 125 * MILLISECOND
-BLAMED_AT = 10 * SECOND
-BEGAN_AT = BLAMED_AT - 500 * MILLISECOND
+ACCUSED_AT = 10 * SECOND
+BEGAN_AT = ACCUSED_AT - 500 * MILLISECOND
 
 
 class Story:
-    """Three members of one view, in which somebody is blamed in the end."""
+    """Three members of one view, in which a process is accused at the end."""
 
     def __init__(self) -> None:
         self.history = History()
@@ -49,64 +49,64 @@ class Story:
         self.history.events.append(BeganMerge(BEGAN_AT, leader))
         return self
 
-    def broken(self, by: Address, what: Blame, whom: Address) -> list[str]:
-        self.history.events.append(Blamed(BLAMED_AT, by, whom, what))
-        return [violation.rule for violation in check_blame(self.history, DETECTOR)]
+    def broken(self, by: Address, what: AccusationKind, whom: Address) -> list[str]:
+        self.history.events.append(Accusation(ACCUSED_AT, by, whom, what))
+        return [violation.rule for violation in check_accusations(self.history, DETECTOR)]
 
 
-def test_nobody_is_blamed_for_nothing() -> None:
-    assert check_blame(Story().history, DETECTOR) == []
+def test_an_empty_history_has_no_violation() -> None:
+    assert check_accusations(Story().history, DETECTOR) == []
 
 
 # Suspicions
 
 
-def test_a_peer_that_could_answer_the_last_question_is_not_suspected() -> None:
-    assert Story().broken(A, Blame.SUSPECTED, B) == ["verified"]
+def test_a_peer_that_could_answer_the_last_probe_must_not_be_suspected() -> None:
+    assert Story().broken(A, AccusationKind.SUSPECTED, B) == ["verified"]
 
 
 @pytest.mark.parametrize("what", [A, B, (A, B), (B, A)], ids=["asker", "asked", "question", "answer"])
-def test_a_suspicion_is_earned_when_the_last_question_could_not_be_answered(
+def test_a_suspicion_is_justified_when_the_last_probe_could_not_be_answered(
     what: Address | tuple[Address, Address],
 ) -> None:
-    asked_at = BLAMED_AT - LAST_ASKED_NS
-    assert Story().out(what, SECOND, asked_at + MILLISECOND).broken(A, Blame.SUSPECTED, B) == []
-    assert Story().out(what, BLAMED_AT - MILLISECOND, None).broken(A, Blame.SUSPECTED, B) == []
-    assert Story().out(what, SECOND, asked_at - 5 * MILLISECOND).broken(A, Blame.SUSPECTED, B) == ["verified"]
+    asked_at = ACCUSED_AT - LAST_ASKED_NS
+    assert Story().out(what, SECOND, asked_at + MILLISECOND).broken(A, AccusationKind.SUSPECTED, B) == []
+    assert Story().out(what, ACCUSED_AT - MILLISECOND, None).broken(A, AccusationKind.SUSPECTED, B) == []
+    assert Story().out(what, SECOND, asked_at - 5 * MILLISECOND).broken(A, AccusationKind.SUSPECTED, B) == ["verified"]
 
 
 def test_links_of_others_do_not_excuse_a_suspicion() -> None:
-    assert Story().out((A, C), 0, None).out(C, 0, None).broken(A, Blame.SUSPECTED, B) == ["verified"]
+    assert Story().out((A, C), 0, None).out(C, 0, None).broken(A, AccusationKind.SUSPECTED, B) == ["verified"]
 
 
-def test_an_earlier_life_and_one_that_has_only_just_begun_may_be_suspected() -> None:
+def test_an_earlier_incarnation_and_a_new_one_may_be_suspected() -> None:
     again = replace(B, incarnation=B.incarnation + 1)
-    assert Story().broken(A, Blame.SUSPECTED, again) == []  # it never started
-    story = Story().entered(BLAMED_AT - MILLISECOND, View(ViewId(1, again.incarnation), (again,), False), again)
-    assert story.broken(A, Blame.SUSPECTED, again) == []
+    assert Story().broken(A, AccusationKind.SUSPECTED, again) == []  # it never started
+    story = Story().entered(ACCUSED_AT - MILLISECOND, View(ViewId(1, again.incarnation), (again,), False), again)
+    assert story.broken(A, AccusationKind.SUSPECTED, again) == []
 
 
 # Accusations
 
 
-def test_who_could_do_its_part_in_a_change_is_not_accused() -> None:
-    assert Story().began_change(A, B, C).broken(A, Blame.ACCUSED, C) == ["accused"]
+def test_a_reachable_participant_must_not_time_out_in_a_flush() -> None:
+    assert Story().began_change(A, B, C).broken(A, AccusationKind.FLUSH_TIMEOUT, C) == ["answered"]
 
 
-def test_who_has_gone_on_to_the_next_view_says_so_and_is_not_accused() -> None:
+def test_a_participant_that_installed_the_next_view_must_not_time_out() -> None:
     story = Story().entered(BEGAN_AT - SECOND, BC, B).began_change(A, B, C)
-    assert story.broken(A, Blame.ACCUSED, B) == ["accused"]
+    assert story.broken(A, AccusationKind.FLUSH_TIMEOUT, B) == ["answered"]
 
 
 @pytest.mark.parametrize("what", [B, C, (A, C), (C, A), (B, C), (C, B)])
-def test_an_accusation_is_earned_when_somebody_whom_it_needed_was_out(what: Address | tuple[Address, Address]) -> None:
+def test_an_accusation_is_justified_when_a_participant_was_out(what: Address | tuple[Address, Address]) -> None:
     """B holds what C needs: what lies between these two matters to A, who accuses C."""
     story = Story().out(what, BEGAN_AT + MILLISECOND, BEGAN_AT + 2 * MILLISECOND).began_change(A, B, C)
-    assert story.broken(A, Blame.ACCUSED, C) == []
+    assert story.broken(A, AccusationKind.FLUSH_TIMEOUT, C) == []
 
 
 def test_who_was_not_asked_does_not_excuse_an_accusation() -> None:
-    assert Story().out(B, 0, None).began_change(A, C).broken(A, Blame.ACCUSED, C) == ["accused"]
+    assert Story().out(B, 0, None).began_change(A, C).broken(A, AccusationKind.FLUSH_TIMEOUT, C) == ["answered"]
 
 
 def test_who_goes_through_another_view_meanwhile_may_be_accused() -> None:
@@ -116,20 +116,22 @@ def test_who_goes_through_another_view_meanwhile_may_be_accused() -> None:
         Story().entered(SECOND, alone, C).began_change(A, B, C),  # it left by itself, and knows of no decision
         Story().entered(SECOND, BC, C).entered(2 * SECOND, further, C).began_change(A, B, C),  # two views further
     ):
-        assert story.broken(A, Blame.ACCUSED, C) == []
+        assert story.broken(A, AccusationKind.FLUSH_TIMEOUT, C) == []
 
 
-def test_a_senior_that_is_waited_for_in_vain_may_be_accused() -> None:
-    assert Story().began_change(B, A, C).broken(B, Blame.ACCUSED, A) == []
-    assert Story().broken(A, Blame.ACCUSED, C) == []  # and whoever began no change accuses for another reason
-    assert Story().began_change(A, B, C).entered(BLAMED_AT, BC, A).broken(A, Blame.ACCUSED, C) == []
+def test_a_senior_member_may_be_accused() -> None:
+    assert Story().began_change(B, A, C).broken(B, AccusationKind.FLUSH_TIMEOUT, A) == []
+    assert (
+        Story().broken(A, AccusationKind.FLUSH_TIMEOUT, C) == []
+    )  # and whoever began no change accuses for another reason
+    assert Story().began_change(A, B, C).entered(ACCUSED_AT, BC, A).broken(A, AccusationKind.FLUSH_TIMEOUT, C) == []
 
 
 # Merges
 
 
 def test_a_coordinator_answers_the_leader_of_a_merge() -> None:
-    assert Story().began_merge(A).broken(A, Blame.UNANSWERED, C) == ["answered"]
+    assert Story().began_merge(A).broken(A, AccusationKind.MERGE_UNANSWERED, C) == ["merged"]
 
 
 @pytest.mark.parametrize("what", [A, C, (A, C), (C, A)])
@@ -137,10 +139,15 @@ def test_a_coordinator_that_was_out_during_the_merge_may_be_silent(what: Address
     def story() -> Story:
         return Story().began_merge(A)
 
-    assert story().out(what, BEGAN_AT + MILLISECOND, BEGAN_AT + 2 * MILLISECOND).broken(A, Blame.UNANSWERED, C) == []
-    assert story().out(what, SECOND, 2 * SECOND).broken(A, Blame.UNANSWERED, C) == ["answered"]
-    assert story().out((A, B), 0, None).broken(A, Blame.UNANSWERED, C) == ["answered"]
+    assert (
+        story()
+        .out(what, BEGAN_AT + MILLISECOND, BEGAN_AT + 2 * MILLISECOND)
+        .broken(A, AccusationKind.MERGE_UNANSWERED, C)
+        == []
+    )
+    assert story().out(what, SECOND, 2 * SECOND).broken(A, AccusationKind.MERGE_UNANSWERED, C) == ["merged"]
+    assert story().out((A, B), 0, None).broken(A, AccusationKind.MERGE_UNANSWERED, C) == ["merged"]
 
 
-def test_a_merge_whose_beginning_nobody_saw_is_not_judged() -> None:
-    assert Story().broken(A, Blame.UNANSWERED, C) == []
+def test_a_merge_without_a_recorded_beginning_is_not_checked() -> None:
+    assert Story().broken(A, AccusationKind.MERGE_UNANSWERED, C) == []

@@ -9,7 +9,7 @@ import pytest
 
 from motet.protocol.core.units import MILLISECOND
 from motet.sim.runner import run_seed
-from motet.sim.world.plan import FORGETS, FaultKind, Plan, draw_plan
+from motet.sim.world.plan import FORGETS, ChannelsPlan, PlannedFaultKind, draw_plan
 
 CHUNK = 10  # seeds per test, so that the workers of a parallel run share them evenly
 SWEEP = [range(start, start + CHUNK) for start in range(0, 80, CHUNK)]
@@ -33,7 +33,7 @@ def test_seeds_pass(seeds: range) -> None:
 
 
 @cache
-def plans() -> tuple[Plan, ...]:
+def plans() -> tuple[ChannelsPlan, ...]:
     return tuple(map(draw_plan, DRAWN))
 
 
@@ -42,8 +42,8 @@ def test_drawing_the_same_seed_again_gives_the_same_plan() -> None:
     assert len({str(plan) for plan in plans()}) == len(DRAWN)
 
 
-@pytest.mark.parametrize("kind", FaultKind, ids=lambda kind: kind.value)
-def test_every_kind_of_fault_is_drawn_in_more_than_one_world(kind: FaultKind) -> None:
+@pytest.mark.parametrize("kind", PlannedFaultKind, ids=lambda kind: kind.value)
+def test_every_kind_of_fault_is_drawn_in_more_than_one_world(kind: PlannedFaultKind) -> None:
     """Crash, restart, expel, pause, cut, isolate, slow reader, close, forget, sync."""
     assert sum(any(fault.kind is kind for fault in plan.faults) for plan in plans()) >= 5
 
@@ -83,7 +83,7 @@ def test_in_some_groups_one_member_has_a_smaller_window_than_another() -> None:
 def test_some_worlds_remember_dropped_windows_and_those_that_do_not_drop_many() -> None:
     drops: dict[bool, list[int]] = {True: [], False: []}
     for plan in plans():
-        drops[plan.remembers].append(sum(fault.kind is FaultKind.FORGET for fault in plan.faults))
+        drops[plan.remembers].append(sum(fault.kind is PlannedFaultKind.FORGET for fault in plan.faults))
     assert min(len(worlds) for worlds in drops.values()) >= 20
     assert mean(drops[False]) > 2 * mean(drops[True]) > 0
 
@@ -113,7 +113,7 @@ def test_some_cuts_overlap() -> None:
         for plan in plans()
         for first in plan.faults
         for second in plan.faults
-        if first.kind is FaultKind.CUT and second.kind is FaultKind.ISOLATE and first.who == second.who
+        if first.kind is PlannedFaultKind.CUT and second.kind is PlannedFaultKind.ISOLATE and first.who == second.who
     )
 
 
@@ -128,7 +128,7 @@ def test_the_workload_has_multicasts_unicasts_full_bursts_and_messages_that_need
 
 def test_whoever_drops_a_window_is_sent_messages_around_each_drop() -> None:
     for plan in plans():
-        for fault in (fault for fault in plan.faults if fault.kind is FaultKind.FORGET):
+        for fault in (fault for fault in plan.faults if fault.kind is PlannedFaultKind.FORGET):
             first, end = fault.at - 50 * MILLISECOND, fault.at + fault.lasts_ns
             around = [burst for burst in plan.bursts if first <= burst.at <= end]
             to_it = [burst for burst in around if (burst.who, burst.to) == (fault.other, fault.who)]

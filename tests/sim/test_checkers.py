@@ -6,18 +6,18 @@ from motet.protocol.core.effects import Channel
 from motet.protocol.core.identity import Address
 from motet.protocol.core.units import MILLISECOND
 from motet.sim.checkers.channels import StreamChecker
-from motet.sim.world.history import DeliveredBatch, ForgotSender, History, Stream
+from motet.sim.world.history import DeliveredBatch, ForgotSender, History, MessageStream
 
 A = Address("a", "127.0.0.1", 7800, 1 << 48)
 B = Address("b", "127.0.0.1", 7801, 2 << 48)
 C = Address("c", "127.0.0.1", 7802, 3 << 48)
 
-A_TO_B = Stream(Channel.UNICAST, A, B)
-A_TO_C = Stream(Channel.UNICAST, A, C)
-A_TO_ALL = Stream(Channel.MULTICAST, A, None)
+A_TO_B = MessageStream(Channel.UNICAST, A, B)
+A_TO_C = MessageStream(Channel.UNICAST, A, C)
+A_TO_ALL = MessageStream(Channel.MULTICAST, A, None)
 
 
-def payload(stream: Stream, index: int) -> bytes:
+def payload(stream: MessageStream, index: int) -> bytes:
     return f"{stream} number {index}".encode()
 
 
@@ -27,17 +27,17 @@ class Story:
     def __init__(self, *, remembers: bool = True) -> None:
         self.history = History(remembers=remembers)
 
-    def sent(self, stream: Stream, count: int) -> Story:
+    def sent(self, stream: MessageStream, count: int) -> Story:
         before = len(self.history.accepted.get(stream, ()))
         self.history.accept(stream, [payload(stream, index) for index in range(before, before + count)])
         return self
 
-    def got(self, receiver: Address, stream: Stream, *indices: int) -> Story:
+    def got(self, receiver: Address, stream: MessageStream, *indices: int) -> Story:
         """One batch with these messages of the stream, in this order."""
         messages = tuple(payload(stream, index) for index in indices)
         return self.got_bytes(receiver, stream, *messages)
 
-    def got_bytes(self, receiver: Address, stream: Stream, *messages: bytes) -> Story:
+    def got_bytes(self, receiver: Address, stream: MessageStream, *messages: bytes) -> Story:
         at = len(self.history.events) * MILLISECOND
         self.history.events.append(DeliveredBatch(at, receiver, stream.channel, stream.sender, messages))
         return self
@@ -46,7 +46,7 @@ class Story:
         self.history.events.append(ForgotSender(len(self.history.events) * MILLISECOND, receiver, sender))
         return self
 
-    def failed(self, stream: Stream, first: int, last: int) -> Story:
+    def failed(self, stream: MessageStream, first: int, last: int) -> Story:
         self.history.fail(stream, first, last)
         return self
 
@@ -67,7 +67,7 @@ class Story:
         """The rules that the deliveries break, in order."""
         return [violation.rule for violation in StreamChecker(self.history).run()]
 
-    def missing(self) -> list[tuple[Address, Stream, int]]:
+    def missing(self) -> list[tuple[Address, MessageStream, int]]:
         checker = StreamChecker(self.history)
         checker.run()
         return list(checker.missing())
@@ -148,7 +148,7 @@ def test_a_swapped_pair_at_the_start_of_a_unicast_stream_is_caught() -> None:
 
 
 def test_streams_may_be_mixed_as_long_as_each_is_in_order() -> None:
-    b_to_c = Stream(Channel.UNICAST, B, C)
+    b_to_c = MessageStream(Channel.UNICAST, B, C)
     story = Story().sent(A_TO_C, 2).sent(b_to_c, 2).sent(A_TO_ALL, 2)
     story.got(C, A_TO_C, 0).got(C, A_TO_ALL, 0).got(C, b_to_c, 0, 1).got(C, A_TO_ALL, 1).got(C, A_TO_C, 1)
     assert story.broken() == []
@@ -337,7 +337,7 @@ def test_a_receiver_that_remembers_its_windows_may_never_repeat() -> None:
 
 
 def test_forgetting_one_sender_excuses_no_repetition_of_another() -> None:
-    c_to_b = Stream(Channel.UNICAST, C, B)
+    c_to_b = MessageStream(Channel.UNICAST, C, B)
     assert forgetful().sent(c_to_b, 1).got(B, c_to_b, 0).got(B, c_to_b, 0).broken() == ["no duplication"]
 
 

@@ -13,8 +13,8 @@ from motet.protocol.core.units import MICROSECOND, MILLISECOND, SECOND
 from motet.protocol.member import Member, MemberConfig
 from motet.protocol.unicast import UnicastConfig
 from motet.protocol.wire.codec import group_id
-from motet.sim.world.history import DeliveredBatch, ForgotSender, History, Stream
-from motet.sim.world.host import SOCKET_BUFFER_DATAGRAMS, Host, Surroundings
+from motet.sim.world.history import DeliveredBatch, ForgotSender, History, MessageStream
+from motet.sim.world.host import SOCKET_BUFFER_DATAGRAMS, Host, HostContext
 from motet.sim.world.network import HEALTHY, Network
 from motet.sim.world.scheduler import Scheduler
 from motet.sim.world.transcript import Transcript
@@ -33,11 +33,11 @@ class World:
         self.network = Network(self.scheduler, rng, HEALTHY)
         self.history = History(remembers=remembers)
         self.transcript = Transcript(group_id(GROUP))
-        surroundings = Surroundings(self.scheduler, self.network, self.history, self.transcript, self._find)
+        context = HostContext(self.scheduler, self.network, self.history, self.transcript, self._find)
         self.hosts: dict[str, Host] = {}
         for port, name in enumerate(names):
             member = Member(Address.draw(name, "127.0.0.1", 7800 + port, rng), GROUP, config, rng)
-            self.hosts[name] = Host(member, surroundings, rng)
+            self.hosts[name] = Host(member, context, rng)
         for host in self.hosts.values():
             for other in self.hosts.values():
                 host.member.learn(other.address)
@@ -55,7 +55,7 @@ class World:
         self.scheduler.run_until(self.scheduler.now + duration_ns)
 
     def accepted(self, source: str, to: str) -> list[bytes]:
-        return self.history.accepted.get(Stream(Channel.UNICAST, self[source].address, self[to].address), [])
+        return self.history.accepted.get(MessageStream(Channel.UNICAST, self[source].address, self[to].address), [])
 
     def delivered(self, to: str) -> list[bytes]:
         address = self[to].address
@@ -289,25 +289,25 @@ def test_the_transcript_tells_the_time_of_the_world_and_not_of_a_process() -> No
 
 def test_a_slow_application_takes_nothing_and_later_gets_everything_in_order() -> None:
     world = World()
-    world["b"].hold()
+    world["b"].pause_deliveries()
     world.send("a", "b", *numbered(100))
     world.run(5 * SECOND)
     assert world.delivered("b") == []
-    world["b"].release()
+    world["b"].resume_deliveries()
     world.run(5 * SECOND)
     assert world.delivered("b") == numbered(100)
 
 
 def test_a_slow_application_pushes_back_until_the_sender_refuses() -> None:
     world = World()
-    world["b"].hold()
+    world["b"].pause_deliveries()
     for message in numbered(40):
         world.send("a", "b", message.ljust(150, b"."))
         world.run(100 * MILLISECOND)
     refused = 40 - len(world.accepted("a", "b"))
     assert refused > 20  # 4 frames in the window, 1,000 bytes in the backlog, the rest was never accepted
-    assert world["a"].most_held == world["b"].most_held == SMALL.unicast.capacity
-    world["b"].release()
+    assert world["a"].most_buffered == world["b"].most_buffered == SMALL.unicast.capacity
+    world["b"].resume_deliveries()
     world.run(5 * SECOND)
     assert world.delivered("b") == world.accepted("a", "b")
 
@@ -327,7 +327,7 @@ def test_messages_that_are_given_up_are_recorded_by_their_place_in_the_stream() 
     world.send("a", "b", b"one", b"two")
     world.run(SECOND)
     failing_send(world)
-    stream = Stream(Channel.UNICAST, world["a"].address, world["b"].address)
+    stream = MessageStream(Channel.UNICAST, world["a"].address, world["b"].address)
     assert world.history.failed == {stream: [(2, 3)]}
 
 
@@ -338,7 +338,7 @@ def test_the_place_in_the_stream_goes_on_over_a_new_connection() -> None:
     world["a"].do(lambda now: world["a"].member.forget(world["b"].address, now))
     assert world.history.failed == {}  # nothing was unconfirmed
     failing_send(world)  # the member numbers these 1 and 2
-    stream = Stream(Channel.UNICAST, world["a"].address, world["b"].address)
+    stream = MessageStream(Channel.UNICAST, world["a"].address, world["b"].address)
     assert world.history.failed == {stream: [(2, 3)]}
 
 
@@ -359,8 +359,8 @@ def test_a_dropped_window_is_recorded_and_the_sender_goes_on_after_it() -> None:
         (lambda host: host.pause(), "is paused"),
         (lambda host: host.crash(), "crashes"),
         (lambda host: host.expel(), "is expelled"),
-        (lambda host: host.hold(), "takes no deliveries"),
-        (lambda host: host.release(), "takes deliveries again"),
+        (lambda host: host.pause_deliveries(), "takes no deliveries"),
+        (lambda host: host.resume_deliveries(), "takes deliveries again"),
     ],
 )
 def test_what_happens_to_a_process_is_told_in_the_transcript(act: Callable[[Host], None], line: str) -> None:

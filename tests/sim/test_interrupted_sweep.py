@@ -1,4 +1,4 @@
-"""The scenario `torn`: a stretch of seeds that passes, what the seeds draw, and how a snare strikes."""
+"""The scenario `interrupted`: a range of seeds without violations, the drawn plans, and how triggers fire."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from motet.protocol.core.units import MILLISECOND, SECOND
 from motet.sim.checkers.channels import Violation
 from motet.sim.runner import SCENARIOS, run_seed
-from motet.sim.scenarios.channels import Outcome
+from motet.sim.scenarios.channels import SeedOutcome
 from motet.sim.scenarios.group_plan import GroupFault, GroupFaultKind, GroupPlan
 from motet.sim.scenarios.interrupted import InterruptedWorld, run_interrupted
 from motet.sim.scenarios.interrupted_plan import CHANGE_FRAMES, GATHERED_NS, MERGE_FRAMES, draw_interrupted_plan
@@ -32,7 +32,7 @@ def test_seeds_pass(seeds: range) -> None:
         if not outcome.is_ok
     ]
     assert not failed, "\n" + "\n".join(failed)
-    for what in ("delivered", "views", "merges", "sprung", "blamed"):  # where nothing happens nothing is proved
+    for what in ("delivered", "views", "merges", "triggered", "accusations"):  # where nothing happens nothing is proved
         assert sum(outcome.stats[what] for outcome in outcomes) > 0, what
 
 
@@ -74,7 +74,7 @@ def test_groups_have_four_to_seven_members_and_two_presets() -> None:
     assert all(plan.is_one_primary for plan in plans())
 
 
-def test_snares_wait_for_every_frame_of_a_change_and_of_a_merge() -> None:
+def test_triggers_wait_for_every_frame_of_a_change_and_of_a_merge() -> None:
     assert {trigger.awaits for trigger in triggers()} == {"MulticastData", *CHANGE_FRAMES, *MERGE_FRAMES}
     assert (
         {trigger.hits_first for trigger in triggers()} == {trigger.replaces for trigger in triggers()} == {True, False}
@@ -82,7 +82,7 @@ def test_snares_wait_for_every_frame_of_a_change_and_of_a_merge() -> None:
     assert len({trigger.kind for trigger in triggers()}) >= 7
 
 
-def test_rivals_do_not_hear_one_another_and_a_third_is_heard_by_nobody() -> None:
+def test_rivals_cannot_reach_each_other_and_a_third_is_unreachable() -> None:
     worlds = [[fault for fault in plan.faults if fault.by_rank] for plan in plans()]
     rivals = [faults for faults in worlds if faults]
     assert len(rivals) > len(DRAWN) / 5
@@ -92,7 +92,7 @@ def test_rivals_do_not_hear_one_another_and_a_third_is_heard_by_nobody() -> None
         assert third.kind in (GroupFaultKind.CRASH, GroupFaultKind.ISOLATE)
 
 
-def test_some_faults_last_about_as_long_as_silence_is_borne() -> None:
+def test_some_faults_last_about_the_suspicion_time() -> None:
     lasting = [
         fault.lasts_ns / plan.membership.detector.suspect_ns
         for plan in plans()
@@ -103,7 +103,7 @@ def test_some_faults_last_about_as_long_as_silence_is_borne() -> None:
     assert sum(share > 2 for share in lasting) > len(lasting) / 3
 
 
-# How a snare strikes
+# How a trigger fires
 
 
 def quiet(*faults: GroupFault) -> GroupPlan:
@@ -113,7 +113,7 @@ def quiet(*faults: GroupFault) -> GroupPlan:
     return replace(plan, network=network, faults=faults, bursts=(), duration_ns=GATHERED_NS + 5 * SECOND)
 
 
-def run(*faults: GroupFault) -> tuple[InterruptedWorld, Outcome]:
+def run(*faults: GroupFault) -> tuple[InterruptedWorld, SeedOutcome]:
     worlds: list[InterruptedWorld] = []
 
     class Kept(InterruptedWorld):
@@ -134,7 +134,7 @@ def entered_after(world: InterruptedWorld, at: int) -> list[EnteredView]:
     return [event for event in world.history.events if isinstance(event, EnteredView) and event.at > at]
 
 
-def late_frames(outcome: Outcome, kind: str) -> list[str]:
+def late_frames(outcome: SeedOutcome, kind: str) -> list[str]:
     """What left after the group had gathered, by the transcript."""
     frames = [line for line in outcome.transcript if f"  {kind}(" in line]
     return [line for line in frames if float(line.split()[0]) * MILLISECOND > GATHERED_NS]
@@ -146,15 +146,15 @@ def test_who_crashes_within_a_step_sends_the_first_frames_of_it_and_does_nothing
     crash = GroupFault(GATHERED_NS, GroupFaultKind.CRASH, 0, awaits="Commit", nth=2, hits_first=True)
     world, outcome = run(gone, crash)
     entries = entered_after(world, GATHERED_NS)
-    torn = entries[0].view
-    dead = torn.coordinator
+    view = entries[0].view
+    dead = view.coordinator
     assert dead in world.history.dead
     assert dead not in [entry.member for entry in entries]
-    assert sorted(entry.member for entry in entries if entry.view == torn) == sorted(set(torn.members) - {dead})
+    assert sorted(entry.member for entry in entries if entry.view == view) == sorted(set(view.members) - {dead})
     assert len([line for line in late_frames(outcome, "Commit") if f"{dead} -> " in line]) == 1
 
 
-def test_a_cut_takes_the_frame_that_sprang_it_and_replaces_the_cuts_before() -> None:
+def test_a_cut_applies_to_the_frame_that_triggered_it_and_replaces_earlier_cuts() -> None:
     mend = GroupFault(GATHERED_NS, GroupFaultKind.PARTITION, 0, sides=(0,) * 5, awaits="Prepare", replaces=True)
     world, outcome = run(isolated(4), mend)
     assert not any(line.endswith("[cut]") for line in late_frames(outcome, "Prepare"))
@@ -164,11 +164,11 @@ def test_a_cut_takes_the_frame_that_sprang_it_and_replaces_the_cuts_before() -> 
     assert late_frames(outcome, "CutTo")[0].endswith("[cut]")
 
 
-def test_snares_spring_one_after_the_other() -> None:
+def test_triggers_fire_one_after_the_other() -> None:
     late = GroupFault(GATHERED_NS, GroupFaultKind.PAUSE, 1, lasts_ns=SECOND, awaits="Prepare", by_rank=True)
     early = GroupFault(GATHERED_NS, GroupFaultKind.MUTE, 0, lasts_ns=SECOND, awaits="Commit", hits_first=True)
     world, outcome = run(isolated(4), early, late)
-    assert outcome.stats["sprung"] == 2
+    assert outcome.stats["triggered"] == 2
     struck = [line.partition("fault: ")[2] for line in outcome.transcript if "fault: " in line]
     assert [kind for line in struck for kind in ("isolate", "mute", "pause") if kind in line] == [
         "isolate",

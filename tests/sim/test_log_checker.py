@@ -14,11 +14,11 @@ from motet.sim.world.history import (
     EnteredView,
     Event,
     History,
+    MessageStream,
     PersistedAt,
+    RestartedWithState,
     RolledBackAt,
     StableAt,
-    Stream,
-    WokeUp,
 )
 
 A, B, C = (Address(name, "127.0.0.1", 7800 + index, (index + 1) << 48) for index, name in enumerate("ABC"))
@@ -29,7 +29,7 @@ TAG = Tag(7, 1)
 def history(*events: Event, sent: dict[Address, list[str]] | None = None) -> History:
     made = History(events=[EnteredView(0, A, V1, ()), EnteredView(0, B, V1, ()), *events])
     for sender, texts in (sent or {A: ["a1", "a2", "a3"], B: ["b1"]}).items():
-        made.accept(Stream(Channel.TOTAL, sender, None), [text.encode() for text in texts])
+        made.accept(MessageStream(Channel.TOTAL, sender, None), [text.encode() for text in texts])
     return made
 
 
@@ -87,16 +87,16 @@ def test_who_holds_what_others_did_not_agree_on_is_told_before_it_delivers_more(
     tail = [delivers(A, 1, "b1", sender=B), delivers(B, 1, "a1"), StableAt(2, B, 1)]
     entered, told, more = EnteredView(3, A, V2, ()), RolledBackAt(4, A, 1, 1), delivers(A, 2, "a2")
     sent = {A: ["a1", "a2"], B: ["b1"]}
-    assert rules(history(*tail, entered, more, told, sent=sent), final=[]) == ["told"]
+    assert rules(history(*tail, entered, more, told, sent=sent), final=[]) == ["notified"]
     assert rules(history(*tail, entered, told, more, sent=sent), final=[]) == []
     assert rules(history(*tail, more, entered, told, sent=sent), final=[]) == []  # it could not know yet
 
 
 def test_who_restarts_with_its_durable_state_is_told_as_well() -> None:
     tail = [delivers(A, 1, "b1", sender=B), delivers(B, 1, "a1"), StableAt(2, B, 1)]
-    woken: list[Event] = [WokeUp(3, C, A, 1), EnteredView(3, C, V2, ())]
+    woken: list[Event] = [RestartedWithState(3, C, A, 1), EnteredView(3, C, V2, ())]
     sent = {A: ["a1", "a2"], B: ["b1"]}
-    assert rules(history(*tail, *woken, delivers(C, 2, "a2"), sent=sent), final=[]) == ["told"]
+    assert rules(history(*tail, *woken, delivers(C, 2, "a2"), sent=sent), final=[]) == ["notified"]
     assert rules(history(*tail, *woken, RolledBackAt(4, C, 1, 1), delivers(C, 2, "a2"), sent=sent), final=[]) == []
 
 
@@ -123,12 +123,12 @@ def test_what_nobody_sent() -> None:
 def test_what_was_accepted_and_is_nowhere() -> None:
     made = history(delivers(A, 1, "a1"), sent={A: ["a1", "a2"]})
     assert rules(made, final=[A]) == ["validity"]
-    made.fail(Stream(Channel.TOTAL, A, None), 1, 1)
+    made.fail(MessageStream(Channel.TOTAL, A, None), 1, 1)
     assert rules(made, final=[A]) == []
 
 
 def test_a_process_that_wakes_up_goes_on_where_its_disk_was() -> None:
-    woken = WokeUp(3, C, A, 2)
+    woken = RestartedWithState(3, C, A, 2)
     assert rules(both(woken, delivers(C, 3, "a3")), final=[]) == []
     assert rules(both(woken, delivers(C, 4, "a3")), final=[]) == ["no gaps"]
 

@@ -49,7 +49,7 @@ def test_a_seed_of_presets_that_once_failed(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", INTERRUPTED)
-def test_a_seed_of_torn_that_once_failed(seed: int) -> None:
+def test_a_seed_of_interrupted_that_once_failed(seed: int) -> None:
     assert run_seed("interrupted", seed).violations == ()
 
 

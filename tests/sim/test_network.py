@@ -75,6 +75,14 @@ def test_loss_takes_its_share(loss: float) -> None:
     assert {number for _, number in wire.arrivals} == {n for n, fate in enumerate(wire.fates) if fate != "lost"}
 
 
+@pytest.mark.parametrize(("size", "arrive"), [(1_472, 0.9), (1_473, 0.81), (32_000, 0.9**22)])
+def test_a_large_datagram_is_lost_with_any_of_its_packets(size: int, arrive: float) -> None:
+    wire = Wire(NetworkProfile(loss=0.1, packet_bytes=1_472))
+    for _ in range(MANY):
+        wire.send(size=size)
+    assert share(wire.fates.count("")) == pytest.approx(arrive, abs=0.02)
+
+
 def test_a_network_that_loses_everything_delivers_nothing() -> None:
     wire = Wire(NetworkProfile(loss=1.0))
     wire.send_many(100)

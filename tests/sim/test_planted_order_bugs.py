@@ -210,15 +210,15 @@ CAUGHT: dict[Plant, int] = {
     equal_numbers_are_ordered_as_they_came: 163,
     the_smallest_proposal_is_final: 163,
     a_decided_frame_does_not_wait_for_the_head: 163,
-    numbers_do_not_raise_the_clock: 89,
-    numbers_are_forgotten_at_the_flush: 1,
-    a_frozen_view_goes_on_deciding: 7,
+    numbers_do_not_raise_the_clock: 13,
+    numbers_are_forgotten_at_the_flush: 23,
+    a_frozen_view_goes_on_deciding: 76,
     those_who_are_gone_are_waited_for: 157,
     a_minority_keeps_ordering: 4,
     the_fastest_says_what_is_stable: 163,
     the_disk_is_not_waited_for: 65,
     data_that_comes_again_gets_a_new_number: 7,
-    those_who_come_in_do_not_know_the_appends: 12,
+    those_who_come_in_do_not_know_the_appends: 41,
     appends_are_forgotten_with_the_view: 38,
     those_who_come_in_stay_where_they_are: 163,
     what_was_under_way_is_lost_with_the_view: 157,
@@ -227,7 +227,7 @@ CAUGHT: dict[Plant, int] = {
     a_frozen_view_goes_on_deciding_early: 41,
     early_numbers_do_not_wait_for_the_last_proposal: 33,
     what_was_delivered_early_is_not_proposed_again: 86,
-    a_frame_of_ours_is_told_of_before_it_is_in_our_queue: 188,
+    a_frame_of_ours_is_told_of_before_it_is_in_our_queue: 230,
 }
 
 

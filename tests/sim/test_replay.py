@@ -12,18 +12,18 @@ import pytest
 
 from motet.protocol.core.effects import Channel
 from motet.protocol.core.identity import Address
-from motet.sim.scenarios.channels import Outcome, run_channels
+from motet.sim.scenarios.channels import SeedOutcome, run_channels
 from motet.sim.world.history import DeliveredBatch, ForgotSender, History
-from motet.sim.world.plan import FaultKind, draw_plan
+from motet.sim.world.plan import PlannedFaultKind, draw_plan
 
 
-def smallest_world_with(kind: FaultKind) -> int:
+def smallest_world_with(kind: PlannedFaultKind) -> int:
     plans = [plan for plan in map(draw_plan, range(80)) if kind in {fault.kind for fault in plan.faults}]
     return min(plans, key=lambda plan: len(plan.names) * len(plan.bursts)).seed
 
 
 # Faults that bring in or throw out a process or a window are the ones that change what a world iterates over.
-SEEDS = sorted({smallest_world_with(kind) for kind in FaultKind})
+SEEDS = sorted({smallest_world_with(kind) for kind in PlannedFaultKind})
 PRINT_RUNS = """
 import json, sys
 from hashlib import sha256
@@ -37,7 +37,7 @@ A = Address("a", "127.0.0.1", 7800, 1)
 B = Address("b", "127.0.0.1", 7801, 2)
 
 
-def essence(outcome: Outcome) -> list[object]:
+def essence(outcome: SeedOutcome) -> list[object]:
     return [outcome.seed, outcome.fingerprint, sha256("\n".join(outcome.transcript).encode()).hexdigest()]
 
 
@@ -55,11 +55,11 @@ def runs_in_another_process(hash_seed: str) -> list[list[object]]:
 
 
 @pytest.fixture(scope="module")
-def runs() -> list[Outcome]:
+def runs() -> list[SeedOutcome]:
     return [run_channels(seed, with_transcript=True) for seed in SEEDS]
 
 
-def test_the_same_seed_gives_the_same_run_twice_in_one_process(runs: list[Outcome]) -> None:
+def test_the_same_seed_gives_the_same_run_twice_in_one_process(runs: list[SeedOutcome]) -> None:
     for first in runs:
         again = run_channels(first.seed, with_transcript=True)
         assert again.transcript == first.transcript
@@ -67,11 +67,11 @@ def test_the_same_seed_gives_the_same_run_twice_in_one_process(runs: list[Outcom
 
 
 @pytest.mark.parametrize("hash_seed", ["0", "1", "4242"])
-def test_the_same_seed_gives_the_same_run_in_another_process(runs: list[Outcome], hash_seed: str) -> None:
+def test_the_same_seed_gives_the_same_run_in_another_process(runs: list[SeedOutcome], hash_seed: str) -> None:
     assert runs_in_another_process(hash_seed) == [essence(outcome) for outcome in runs]
 
 
-def test_a_run_does_not_depend_on_the_runs_before_it(runs: list[Outcome]) -> None:
+def test_a_run_does_not_depend_on_the_runs_before_it(runs: list[SeedOutcome]) -> None:
     for first in reversed(runs):
         assert run_channels(first.seed).fingerprint == first.fingerprint
 
@@ -81,14 +81,14 @@ def test_different_seeds_give_different_runs() -> None:
     assert len({outcome.fingerprint for outcome in outcomes}) == len(outcomes)
 
 
-def test_watching_a_run_does_not_change_it(runs: list[Outcome]) -> None:
+def test_watching_a_run_does_not_change_it(runs: list[SeedOutcome]) -> None:
     for watched in runs:
         unwatched = run_channels(watched.seed)
         assert (unwatched.fingerprint, unwatched.stats) == (watched.fingerprint, watched.stats)
         assert unwatched.transcript == ()
 
 
-def test_a_transcript_begins_with_the_plan_and_tells_the_rest_in_order_of_time(runs: list[Outcome]) -> None:
+def test_a_transcript_begins_with_the_plan_and_tells_the_rest_in_order_of_time(runs: list[SeedOutcome]) -> None:
     for outcome in runs:
         plan = draw_plan(outcome.seed).describe()
         assert list(outcome.transcript[: len(plan)]) == plan

@@ -10,18 +10,18 @@ from motet.protocol.core.trace import TraceEvent, TraceKind
 from motet.protocol.member import Member, MemberConfig
 from motet.protocol.member.trace import Tracer
 from motet.sim.runner import run_seed
-from motet.sim.scenarios.channels import Outcome
+from motet.sim.scenarios.channels import SeedOutcome
 
 SEED = 3
 
 
-def run(scenario: str) -> tuple[Outcome, list[TraceEvent]]:
+def run(scenario: str) -> tuple[SeedOutcome, list[TraceEvent]]:
     events: list[TraceEvent] = []
     return run_seed(scenario, SEED, trace=events.append), events
 
 
 @pytest.fixture(scope="module")
-def ordered() -> tuple[Outcome, list[TraceEvent]]:
+def ordered() -> tuple[SeedOutcome, list[TraceEvent]]:
     return run("total-order")
 
 
@@ -32,11 +32,11 @@ def test_a_trace_changes_nothing_and_is_itself_the_same_each_time(scenario: str)
     assert (outcome, events) == run(scenario)
 
 
-def test_a_trace_changes_nothing_of_total_order(ordered: tuple[Outcome, list[TraceEvent]]) -> None:
+def test_a_trace_changes_nothing_of_total_order(ordered: tuple[SeedOutcome, list[TraceEvent]]) -> None:
     assert ordered[0] == run_seed("total-order", SEED)
 
 
-def test_a_trace_tells_what_the_world_counted(ordered: tuple[Outcome, list[TraceEvent]]) -> None:
+def test_a_trace_tells_what_the_world_counted(ordered: tuple[SeedOutcome, list[TraceEvent]]) -> None:
     outcome, events = ordered
     kinds = Counter(event.kind for event in events)
     delivered = sum(event.count or 0 for event in events if event.kind is TraceKind.DELIVERED)
@@ -58,7 +58,7 @@ def test_who_crashes_does_nothing_any_more() -> None:
     assert crash.member not in {event.member for event in later}
 
 
-def test_driver_and_simulator_write_the_same_schema(ordered: tuple[Outcome, list[TraceEvent]]) -> None:
+def test_driver_and_simulator_write_the_same_schema(ordered: tuple[SeedOutcome, list[TraceEvent]]) -> None:
     """Both make events with one Tracer; a kind has the same columns wherever it comes from."""
     _, simulated = ordered
     events: list[TraceEvent] = []

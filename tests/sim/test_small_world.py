@@ -14,7 +14,7 @@ from motet.protocol.membership.participant import Participant
 from motet.protocol.multicast.machine import Multicast
 from motet.protocol.multicast.receiver import MulticastReceiver
 from motet.sim.runner import run_seed
-from motet.sim.scenarios.small_cases import CHANGES, NAMES, Fault, faults_of
+from motet.sim.scenarios.small_cases import CHANGES, NAMES, InjectedFault, faults_of
 from motet.sim.scenarios.small_world import CUT_NS, case_count, case_of, run_small_world, steps_of
 
 SAMPLE = 150
@@ -59,7 +59,10 @@ def test_there_are_thousands_and_each_has_its_own_name() -> None:
 
 def test_their_number_does_not_depend_on_the_process() -> None:
     """Sets and dicts of strings have another order there."""
-    script = "from motet.sim.scenarios.small_world import case_count, case_of; print(case_count(), case_of(case_count() - 1))"
+    script = (
+        "from motet.sim.scenarios.small_world import case_count, case_of\n"
+        "print(case_count(), case_of(case_count() - 1))"
+    )
     answer = subprocess.run(
         [sys.executable, "-c", script],
         env=os.environ | {"PYTHONHASHSEED": "4242"},
@@ -90,7 +93,7 @@ def test_names_can_be_read() -> None:
 def test_each_step_meets_all_faults_of_those_who_live() -> None:
     assert len(faults_of(CHANGES[0])) == 4 + 12 + 6
     assert len(faults_of(CRASH_OF_D)) == 3 + 6 + 3
-    assert Fault(crash="d") not in faults_of(CRASH_OF_D)
+    assert InjectedFault(crash="d") not in faults_of(CRASH_OF_D)
     assert all(steps_of(change) >= len(NAMES) for change in CHANGES)
 
 

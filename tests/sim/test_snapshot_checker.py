@@ -8,13 +8,20 @@ from motet.protocol.core.effects import Channel
 from motet.protocol.core.identity import NOBODY, Address
 from motet.protocol.wire.snapshot import ChannelState, InFlight, Report, SnapshotId, Waiting
 from motet.sim.checkers.snapshots import CutChecker
-from motet.sim.world.history import DeliveredBatch, EndedSnapshot, History, RecordedState, StartedSnapshot, Stream
+from motet.sim.world.history import (
+    DeliveredBatch,
+    EndedSnapshot,
+    History,
+    MessageStream,
+    RecordedState,
+    StartedSnapshot,
+)
 from motet.sim.world.tokens import ENDOWMENT, Transfer, transfer_in
 
 A, B = (Address(name, "127.0.0.1", 7000 + number, number) for number, name in enumerate("AB", start=1))
 ID = SnapshotId(A.incarnation, 1)
-TO_B = Stream(Channel.UNICAST, A, B)
-ORDERED = Stream(Channel.TOTAL, A, None)
+TO_B = MessageStream(Channel.UNICAST, A, B)
+ORDERED = MessageStream(Channel.TOTAL, A, None)
 ONE, TWO, THREE = (Transfer(number, 10 * number, B.incarnation, 0).encode(30) for number in (1, 2, 3))
 
 
@@ -35,7 +42,7 @@ def flying(*messages: bytes, channel: Channel = Channel.UNICAST) -> ChannelState
     return ChannelState(channel, A.incarnation, tuple(InFlight(0, message) for message in messages))
 
 
-def rules(*events: object, a: Report, b: Report, accepted: dict[Stream, list[bytes]]) -> set[str]:
+def rules(*events: object, a: Report, b: Report, accepted: dict[MessageStream, list[bytes]]) -> set[str]:
     history = History(accepted=accepted)
     history.events += [StartedSnapshot(0, A, ID), *events, EndedSnapshot(0, A, ID, {A: a, B: b})]  # type: ignore[list-item]
     return {violation.rule for violation in CutChecker(history).run()}
@@ -116,7 +123,7 @@ def test_what_goes_to_strangers_and_what_comes_from_them() -> None:
     stranger = Address("S", "127.0.0.1", 7099, 99)
     came = DeliveredBatch(0, B, Channel.UNICAST, stranger, (ONE,))
     events = [recorded(A, ordered=1), came, recorded(B)]
-    accepted = {ORDERED: [out], Stream(Channel.UNICAST, stranger, B): [ONE]}
+    accepted = {ORDERED: [out], MessageStream(Channel.UNICAST, stranger, B): [ONE]}
     assert rules(*events, a=report(ENDOWMENT - 30), b=report(ENDOWMENT + 10), accepted=accepted) == set()
 
 

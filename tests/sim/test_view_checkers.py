@@ -9,7 +9,7 @@ from motet.protocol.core.identity import Address
 from motet.protocol.core.units import MILLISECOND
 from motet.protocol.core.view import View, ViewId
 from motet.sim.checkers.views import check_self_delivery, check_views
-from motet.sim.world.history import DeliveredBatch, EnteredView, History, Stream, WokeUp
+from motet.sim.world.history import DeliveredBatch, EnteredView, History, MessageStream, RestartedWithState
 
 A = Address("a", "127.0.0.1", 7800, 1 << 48)
 B = Address("b", "127.0.0.1", 7801, 2 << 48)
@@ -27,7 +27,7 @@ def primary(number: int, *members: Address, creator: Address | None = None) -> V
     return view(number, *members, primary=True, creator=creator)
 
 
-def payload(stream: Stream, place: int) -> bytes:
+def payload(stream: MessageStream, place: int) -> bytes:
     return f"{stream} number {place}".encode()
 
 
@@ -60,8 +60,8 @@ class Story:
             self.got(receiver, sender, *places)
         return self
 
-    def woke_up(self, before: Address, member: Address, last: View | None = None) -> Story:
-        self.history.events.append(WokeUp(self._now, member, before, last=last))
+    def restarted(self, before: Address, member: Address, last: View | None = None) -> Story:
+        self.history.events.append(RestartedWithState(self._now, member, before, last=last))
         return self
 
     def failed(self, sender: Address, first: int, last: int) -> Story:
@@ -89,8 +89,8 @@ class Story:
         return len(self.history.events) * MILLISECOND
 
 
-def _stream(sender: Address, to: Address | None) -> Stream:
-    return Stream(Channel.UNICAST if to else Channel.MULTICAST, sender, to)
+def _stream(sender: Address, to: Address | None) -> MessageStream:
+    return MessageStream(Channel.UNICAST if to else Channel.MULTICAST, sender, to)
 
 
 AB = view(2, A, B)
@@ -392,22 +392,22 @@ def test_a_static_quorum_counts_members_and_nothing_else() -> None:
 def test_one_that_restarted_with_its_memory_is_still_the_same_member() -> None:
     story = Story().entered(primary(2, A, B, C)).entered(primary(3, A2, B2))
     assert story.broken() == ["one primary"]
-    assert story.woke_up(A, A2).woke_up(B, B2).broken() == []
+    assert story.restarted(A, A2).restarted(B, B2).broken() == []
 
 
 def test_memory_is_handed_on_over_several_lives() -> None:
-    story = Story().entered(primary(2, A, B)).entered(primary(3, A3)).woke_up(A, A2).woke_up(A2, A3)
+    story = Story().entered(primary(2, A, B)).entered(primary(3, A3)).restarted(A, A2).restarted(A2, A3)
     assert story.broken() == []
 
 
 def test_two_lives_of_one_memory_are_one_vote() -> None:
-    story = Story().entered(primary(2, A, B, C)).entered(primary(3, A2, A3)).woke_up(A, A2).woke_up(A2, A3)
+    story = Story().entered(primary(2, A, B, C)).entered(primary(3, A2, A3)).restarted(A, A2).restarted(A2, A3)
     assert story.broken() == ["one primary"]
 
 
 def test_a_view_that_only_a_leaver_was_told_of_is_a_link_of_the_line() -> None:
     story = Story().entered(primary(2, B)).entered(primary(4, A, B2)).asked_to_leave(B)
     assert story.broken() == []
-    assert story.woke_up(B, B2, primary(3, C)).broken() == ["one primary"]
-    told = Story().entered(primary(2, B)).entered(primary(4, A, C)).asked_to_leave(B).woke_up(B, B2, primary(3, A))
+    assert story.restarted(B, B2, primary(3, C)).broken() == ["one primary"]
+    told = Story().entered(primary(2, B)).entered(primary(4, A, C)).asked_to_leave(B).restarted(B, B2, primary(3, A))
     assert told.broken() == []

@@ -16,10 +16,10 @@ from motet.log.journal.records import (
     MAGIC,
     STATE,
     VERSION,
-    Chain,
     Entry,
+    HashChain,
     Head,
-    Kind,
+    RecordKind,
     head_of,
     padding,
     record_bytes,
@@ -40,7 +40,7 @@ class Record:
 
     @property
     def is_frame(self) -> bool:
-        return self.head.kind == Kind.FRAME
+        return self.head.kind == RecordKind.FRAME
 
     @property
     def messages(self) -> list[bytes]:
@@ -97,7 +97,7 @@ class Forgery:
     def _write(self, segment: list[Record], address: int, start: bytes) -> tuple[int, bytes]:
         opening = segment[0]
         opening.body = STATE.write(replace(STATE.read(Reader(opening.body)), address=address))
-        chain = Chain(start)
+        chain = HashChain(start)
         data = [FILE_HEADER.pack(MAGIC, VERSION, 0)]
         for record in segment:
             data.append(_sealed(record, chain))
@@ -114,17 +114,17 @@ def _records(path: Path) -> list[Record]:
         file.close()
 
 
-def _sealed(record: Record, chain: Chain) -> bytes:
+def _sealed(record: Record, chain: HashChain) -> bytes:
     head = record.head
     if not record.is_frame:
-        return record_bytes(Kind(head.kind), record.body, head.synced, head.at, chain.value, head.position)
+        return record_bytes(RecordKind(head.kind), record.body, head.synced, head.at, chain.value, head.position)
     sender = Address("forged", "", 0, head.sender)
     view = ViewId(head.view_number, head.view_creator)
     times = (head.seqno, head.sent_at, head.at)
     entry = Entry(head.position, head.messages, sender, *times, view, None, record.body)
     shared = shared_of_frame(entry)
     value = chain.take(head.sender, head.messages, shared)
-    body = head_of(Kind.FRAME, len(record.body), head.synced, head.at, value, shared)
+    body = head_of(RecordKind.FRAME, len(record.body), head.synced, head.at, value, shared)
     return b"".join((body, record.body, padding(len(record.body))))
 
 

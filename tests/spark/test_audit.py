@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from motet.audit.audit import run_audit
-from motet.audit.verdict import Finding, Verdict, to_text
+from motet.audit.verdict import AuditFinding, AuditVerdict, to_text
 from motet.log.journal import Fsync, JournalConfig
 from motet.log.journal.owner import in_full
 from motet.log.journal.reader import JournalReader
@@ -37,11 +37,11 @@ def write(path: Path, member: int, segment_bytes: int) -> None:
     write_journal(path, "orders", ROWS, member=member, views=VIEWS, payload_bytes=24, frame_bytes=256, config=config)
 
 
-def audit(spark: SparkSession, journals: Journals) -> Verdict:
+def audit(spark: SparkSession, journals: Journals) -> AuditVerdict:
     return run_audit(spark, [str(path) for path in journals.values()])
 
 
-def named(verdict: Verdict, check: str, member: str, position: int) -> Finding:
+def named(verdict: AuditVerdict, check: str, member: str, position: int) -> AuditFinding:
     """The finding of this check at this member, which must be its first one and at this position."""
     found = [one for one in verdict.of(check) if one.member == member]
     assert found, f"{check} was not named for {member}:\n{to_text(verdict)}"
@@ -49,7 +49,7 @@ def named(verdict: Verdict, check: str, member: str, position: int) -> Finding:
     return found[0]
 
 
-def only_accuses(verdict: Verdict, *members: str) -> None:
+def only_accuses(verdict: AuditVerdict, *members: str) -> None:
     assert {finding.member for finding in verdict.findings} == set(members), to_text(verdict)
 
 
@@ -70,7 +70,7 @@ def test_sound_journals_pass_every_check(spark: SparkSession, journals: Journals
     assert verdict.exit_code == 0, to_text(verdict)
     assert verdict.rows == 3 * ROWS
     assert [verdict.state_of(check) for check in ("virtual synchrony", "stability", "integrity")] == ["ok"] * 3
-    assert verdict.looked_at["integrity"] == f"senders' own journals witness {ROWS} of {ROWS} messages"
+    assert verdict.checked["integrity"] == f"senders' own journals confirm {ROWS} of {ROWS} messages"
 
 
 def test_late_joiners_and_retention_leave_prefixes_out_and_that_is_normal(
@@ -178,7 +178,7 @@ def test_a_message_that_nobody_sent_at_one_member(spark: SparkSession, journals:
 
 
 def test_a_message_that_its_sender_does_not_know_at_all_others(spark: SparkSession, journals: Journals) -> None:
-    """The others agree with each other, and outnumber the one who should have sent it: it is the witness."""
+    """The others agree with each other, and outnumber the one who should have sent it: its own journal decides."""
     carol = forge.owner_of(journals["carol"])
     heads = [segment[place].head for segment, place in forge.Forgery(journals["carol"]).frames()]
     position = next(
@@ -202,7 +202,7 @@ def test_a_message_removed_at_one_member_just_before_a_view(spark: SparkSession,
     only_accuses(verdict, "bob")
 
 
-def _first_view(verdict: Verdict) -> str:
+def _first_view(verdict: AuditVerdict) -> str:
     return str(verdict.facts["views"]["alice"][0].view)
 
 

@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from motet.audit.campaign import ORDER_BROKEN, Campaign
-from motet.audit.follow import Beat, LiveAudit
+from motet.audit.follow import AuditRound, LiveAudit
 from motet.audit.pipeline import Pipeline
-from motet.audit.verdict import Finding
+from motet.audit.verdict import AuditFinding
 from motet.log.journal import Fsync, Journal, JournalConfig
 from motet.log.journal.synthetic import write_journal
 from motet.spark.ending import raise_failure, stop_between_batches
@@ -86,31 +86,31 @@ def test_the_live_audit_goes_on_after_a_restart_and_raises_the_alarm(
     spark: SparkSession, journals: list[Path], tmp_path: Path
 ) -> None:
     where = [str(path) for path in journals]
-    alarms: list[Finding] = []
-    assert LiveAudit(spark, where, tmp_path / "state", alarms.extend).beat() == ()
+    alarms: list[AuditFinding] = []
+    assert LiveAudit(spark, where, tmp_path / "state", alarms.extend).run_round() == ()
     settle(journals)
     forgery = forge.Forgery(journals[1])
     place, index = forgery.frame_of(6_000)
     position = place[index].head.position
     forge.change_byte(journals[1], position)
-    LiveAudit(spark, where, tmp_path / "state", alarms.extend).beat()
+    LiveAudit(spark, where, tmp_path / "state", alarms.extend).run_round()
     assert {(one.check, one.member, one.position) for one in alarms} >= {("integrity", "bob", position)}
     assert {one.member for one in alarms if one.kind != "nobody sent it"} == {"bob"}
 
 
-def test_the_live_audit_follows_journals_that_grow_and_does_not_wait_for_a_whole_cell(
+def test_the_live_audit_follows_journals_that_grow_and_does_not_wait_for_a_complete_range(
     spark: SparkSession, journals: list[Path], tmp_path: Path
 ) -> None:
-    """All that is stable is looked at, and what is changed in the last cell, which is not full, is an alarm."""
-    beats: list[Beat] = []
+    """All that is stable is looked at, and a change in the last, incomplete range raises an alarm."""
+    rounds: list[AuditRound] = []
     seen, raised = threading.Event(), threading.Event()
-    alarms: list[Finding] = []
+    alarms: list[AuditFinding] = []
 
-    def tell(beat: Beat) -> None:
-        beats.append(beat)
+    def tell(run_round: AuditRound) -> None:
+        rounds.append(run_round)
         seen.set()
 
-    def alarm(findings: Sequence[Finding]) -> None:
+    def alarm(findings: Sequence[AuditFinding]) -> None:
         alarms.extend(findings)
         raised.set()
 
@@ -118,7 +118,7 @@ def test_the_live_audit_follows_journals_that_grow_and_does_not_wait_for_a_whole
     query = live.start(1)
     with stopping([query]):
         wait(seen, query)
-        assert (beats[0].looked_at, set(beats[0].stable.values())) == (STABLE, {STABLE})
+        assert (rounds[0].checked, set(rounds[0].stable.values())) == (STABLE, {STABLE})
         segment, place = forge.Forgery(journals[2]).frame_of(ROWS - 100)
         forge.change_byte(journals[2], segment[place].head.position)
         settle(journals)

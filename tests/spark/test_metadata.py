@@ -13,7 +13,7 @@ from tests.log.journal.factory import append_all, begun
 from tests.spark import forge
 
 
-def looked_at(directory: Path, *, has_owners: bool = True) -> MemberInput:
+def checked(directory: Path, *, has_owners: bool = True) -> MemberInput:
     """Without owners: as if its segments were of a version that does not say whose they are."""
     (member,), unusable = find_members([str(directory)])
     assert not unusable
@@ -34,9 +34,9 @@ def test_segments_that_do_not_say_whose_they_are_are_told_by_where_they_begin(tm
     forge.swap_segments(paths[0], paths[1], 1)
     for path in paths:
         segment = segments_in(path)[1]
-        found = [one for one in journal_findings([looked_at(path, has_owners=False)]) if one.where == str(segment)]
+        found = [one for one in journal_findings([checked(path, has_owners=False)]) if one.where == str(segment)]
         assert {(one.check, one.kind) for one in found} >= {("integrity", "foreign segment")}
-        (named,) = (one for one in journal_findings([looked_at(path)]) if one.where == str(segment))
+        (named,) = (one for one in journal_findings([checked(path)]) if one.where == str(segment))
         assert (named.kind, named.position) == ("foreign segment", int(segment.stem))
 
 
@@ -50,7 +50,7 @@ def test_a_member_that_was_cut_off_took_back_what_was_not_stable_and_that_is_no_
     append_all(journal, scribe.many(30))
     journal.mark_stable(scribe.position)
     journal.close()
-    member = looked_at(tmp_path / "cut-off")
+    member = checked(tmp_path / "cut-off")
     assert any(not mark.view and mark.stable for mark in member.facts.marks), "the rollback left its mark"
     assert list(journal_findings([member])) == []
 
@@ -60,7 +60,7 @@ def test_a_mark_that_is_lower_than_one_before_it(tmp_path: Path) -> None:
     append_all(journal, scribe.many(30))
     journal.mark_stable(20)
     journal.close()
-    member = looked_at(tmp_path / "odd")
+    member = checked(tmp_path / "odd")
     member.facts.marks = [*member.facts.marks, member.facts.marks[-1].__class__(30, 10, "later", "1@x")]
     (finding,) = journal_findings([member])
     assert (finding.check, finding.position, finding.found) == ("stability", 11, "a later mark says 10")

@@ -21,7 +21,7 @@ from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, In, IsNotNull, 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 from pyspark.sql.types import StructType
 
-from motet.audit.inputs import MemberInput, Split, UnusableInputError, cuts_of, find_members
+from motet.audit.inputs import InputSplit, MemberInput, UnusableInputError, boundaries_of, find_members
 from motet.audit.kernels import CHUNK, summaries
 from motet.audit.plots import Axis, bars, lines
 from motet.audit.snapshots import find_snapshots, snapshot_findings
@@ -103,7 +103,7 @@ def test_offsets_follow_the_stable_position_within_the_limit_and_never_go_back()
         assert reader.latestOffset({"epoch": 3, "position": 80}, ReadAllAvailable()) == {"epoch": 3, "position": 80}
         assert reader.partitions({"epoch": 3, "position": 60}, {"epoch": 3, "position": 60}) == []
         reader.prepareForTriggerAvailableNow()
-        log.settle(100)
+        log.set_stable(100)
         assert reader.reportLatestOffset() == {"epoch": 3, "position": 100}
         assert reader.latestOffset(start, ReadAllAvailable()) == {"epoch": 3, "position": 60}
         log.trim(31)
@@ -164,12 +164,12 @@ def table(count: int) -> pa.Table:
 def test_a_digest_does_not_depend_on_how_rows_are_cut_into_batches_or_encoded() -> None:
     rows = table(1_000)
     cuts = [1, 301, 800, 1_001]
-    plain = [cell.digest for cell in summaries(rows.to_batches(64), cuts)]
+    plain = [range_.digest for range_ in summaries(rows.to_batches(64), cuts)]
     encoded = rows.set_column(3, "sender", rows["sender"].dictionary_encode())
-    assert plain == [cell.digest for cell in summaries(encoded.to_batches(333), cuts)]
+    assert plain == [range_.digest for range_ in summaries(encoded.to_batches(333), cuts)]
     assert len(set(plain)) == 3
     changed = rows.set_column(0, "position", rows["position"])
-    assert [cell.digest for cell in summaries(changed.slice(0, 300).to_batches(), cuts)] == plain[:1]
+    assert [range_.digest for range_ in summaries(changed.slice(0, 300).to_batches(), cuts)] == plain[:1]
 
 
 @pytest.mark.parametrize("column", ["epoch", "view", "sender", "seqno", "sent_at", "key", "payload"])
@@ -184,7 +184,7 @@ def test_a_digest_sees_every_column_that_members_share(column: str) -> None:
     assert (one == two) == (values == rows[column].to_pylist())
 
 
-def test_faults_of_positions_and_streams_are_found_in_a_cell() -> None:
+def test_faults_of_positions_and_streams_are_found_in_a_range() -> None:
     rows = table(40)
     holed = pa.concat_tables([rows.slice(0, 9), rows.slice(12, 8), rows.slice(19, 21)])
     faults = next(summaries(holed.to_batches(), [1, 41])).faults
@@ -192,9 +192,9 @@ def test_faults_of_positions_and_streams_are_found_in_a_cell() -> None:
 
 
 def test_seconds_count_rows_and_latencies() -> None:
-    cell = next(summaries(table(CHUNK // 64).to_batches(), [1, CHUNK], with_times=True))
-    assert sum(second.rows for second in cell.seconds) == CHUNK // 64
-    assert sum(sum(second.latency) for second in cell.seconds) == CHUNK // 64
+    range_ = next(summaries(table(CHUNK // 64).to_batches(), [1, CHUNK], with_times=True))
+    assert sum(second.rows for second in range_.seconds) == CHUNK // 64
+    assert sum(sum(second.latency) for second in range_.seconds) == CHUNK // 64
 
 
 def test_plots_hold_what_they_are_given_and_no_markup_of_it() -> None:
@@ -293,7 +293,7 @@ def test_a_state_from_the_future_is_named(tmp_path: Path) -> None:
     pq.write_table(whole, paths[0])
     findings = list(snapshot_findings(paths, members))
     assert {(one.member, one.position) for one in findings} == {("eve", 901)}
-    assert findings[0].found == "2 more within its cut: sent behind its sender's"
+    assert findings[0].found == "2 more within its cut: sent after its sender's"
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "parquet"])
@@ -351,9 +351,9 @@ def test_an_export_with_other_kinds_of_positions_is_unusable(tmp_path: Path) -> 
 
 
 def test_positions_that_no_log_has_are_refused_before_boundaries_are_made() -> None:
-    far = MemberInput("ann", "x", [Split("ann", "x", 1, 10), Split("ann", "y", 2**62, 2**62 + 10)])
+    far = MemberInput("ann", "x", [InputSplit("ann", "x", 1, 10), InputSplit("ann", "y", 2**62, 2**62 + 10)])
     with pytest.raises(UnusableInputError, match="more than one log has"):
-        cuts_of([far])
+        boundaries_of([far])
 
 
 def test_sessions_find_the_format_by_themselves() -> None:

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from motet.errors import ConfigError, LogUnavailableError
 from motet.log.service.flight import LogService
-from motet.spark.sink import Shape, StreamWriter, batch_writer, in_order, packed, query_id, stream_writer
+from motet.spark.sink import SinkColumns, StreamWriter, batch_writer, in_order, packed, query_id, stream_writer
 from tests.log.service.memory import FailingDoor, FakeGroup, MemorySource
 
 SCHEMA = StructType().add("key", "binary").add("payload", "binary").add("at", "long")
@@ -95,9 +95,9 @@ def _without_timeout(writer: StreamWriter, messages: list[WriterCommitMessage | 
 
 
 def test_rows_without_an_identity_are_ordered_by_content_and_equal_rows_all_count() -> None:
-    shape = Shape("key", None)
-    one = [packed(iter([rows(5, 1, 1)]), shape), packed(iter([rows(3, 1)]), shape)]
-    other = [packed(iter([rows(1)]), shape), packed(iter([rows(3), rows(1, 5, 1)]), shape)]
+    columns_of = SinkColumns("key", None)
+    one = [packed(iter([rows(5, 1, 1)]), columns_of), packed(iter([rows(3, 1)]), columns_of)]
+    other = [packed(iter([rows(1)]), columns_of), packed(iter([rows(3), rows(1, 5, 1)]), columns_of)]
     first, second = in_order(one), in_order(other)
     assert first is not None
     assert first.equals(second)

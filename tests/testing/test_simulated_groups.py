@@ -254,3 +254,16 @@ def test_the_clock_has_the_functions_of_the_module() -> None:
     clock = FakeClock()
     for name in ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter"):
         assert type(getattr(clock, name)()) is type(getattr(time, name)())
+
+
+@simulated(seeds=range(3), profile=NetworkProfile(loss=0.1, packet_bytes=1_472))
+async def test_large_frames_get_through_where_packets_are_lost(network: SimNetwork) -> None:
+    """A datagram of 32 000 bytes arrives once in ten times if IP cuts it."""
+    groups = await members(network, "abc", config=motet.Config.lan())
+    payloads = [b"%d" % number + bytes(1_000) for number in range(12_000)]
+    await groups[0].multicast_many(payloads)
+    logs = [[message.payload for message in await take(group, len(payloads))] for group in groups]
+    assert logs[0] == logs[1] == logs[2] == payloads
+    frames = groups[0].stats()["frames"]
+    assert (frames["segments"], frames["segment_bytes"]) != ("whole", 0)
+    assert any(event["kind"] == "segments" for event in groups[0].stats()["events"])

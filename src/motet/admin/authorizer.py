@@ -1,13 +1,13 @@
-"""Who may ask what of the admin face.
+"""Authorizes requests to the admin interface.
 
 Three things are checked, each against its own attack:
 
-- the token, compared in constant time: whoever can reach the port;
+- the token, compared in constant time: anybody who can reach the port;
 - the Host header, on loopback: a web page whose name was made to point to 127.0.0.1 (DNS rebinding);
-- Origin, Sec-Fetch-Site and the content type of a POST: a web page that posts here from elsewhere (CSRF).
+- Origin, Sec-Fetch-Site and the content type of a POST: a web page of another site that posts here (CSRF).
 
-A reader needs less than an operator: `read_token` is derived from the token and opens reading only. Members show it
-to one another, and it is what a metrics collector should be given.
+Reading needs less than operating: `read_token` is derived from the token and permits reading only. Members present it
+to one another, and a metrics collector should get it, too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class AccessRefusal:
     status: HTTPStatus
     text: str
 
@@ -35,52 +35,52 @@ class Refusal:
 class Authorizer:
     host: str  # what the server is bound to
     token: str | None = None
-    hosts: frozenset[str] = frozenset()  # further names under which a reverse proxy shows this server
+    hosts: frozenset[str] = frozenset()  # further names under which a reverse proxy publishes this server
 
-    def refuse_read(self, headers: Mapping[str, str]) -> Refusal | None:
-        """On loopback whoever is on the machine may look; elsewhere only whoever has a token."""
+    def refuse_read(self, headers: Mapping[str, str]) -> AccessRefusal | None:
+        """On loopback every local user may read; beyond loopback a token is required."""
         refusal = self.refuse_host(headers)
         if refusal is None and not is_loopback(self.host):
             refusal = self._refuse_token(headers, may_only_read=True)
         return refusal
 
-    def refuse_write(self, headers: Mapping[str, str]) -> Refusal | None:
+    def refuse_write(self, headers: Mapping[str, str]) -> AccessRefusal | None:
         return self.refuse_host(headers) or self._refuse_origin(headers) or self._refuse_token(headers)
 
-    def refuse_host(self, headers: Mapping[str, str]) -> Refusal | None:
-        """Off loopback a token is needed to look, and no page of a stranger has it."""
+    def refuse_host(self, headers: Mapping[str, str]) -> AccessRefusal | None:
+        """Beyond loopback a token is required, which no foreign web page has, so the Host header does not matter."""
         if not is_loopback(self.host) and self.token is not None:
             return None
         name = host_name(headers.get("Host", ""))
         if name in LOOPBACK_NAMES or name == self.host or name in self.hosts:
             return None
         if not is_loopback(self.host) and is_address(name):
-            return None  # nobody can make an address point elsewhere
-        return Refusal(
+            return None  # DNS rebinding needs a name; an address cannot be rebound
+        return AccessRefusal(
             HTTPStatus.FORBIDDEN,
             f"this member does not answer to the host name {name[:100]!r}; a reverse proxy must pass "
             "`Host: localhost`, or the name must be among the admin server's `hosts`",
         )
 
-    def _refuse_origin(self, headers: Mapping[str, str]) -> Refusal | None:
-        """A browser tells where a page comes from, and asks us first before it sends JSON from elsewhere."""
+    def _refuse_origin(self, headers: Mapping[str, str]) -> AccessRefusal | None:
+        """A browser sends the origin of a page, and asks before it sends JSON to another site."""
         if headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
-            return Refusal(HTTPStatus.FORBIDDEN, "a page of another site may not operate this member")
+            return AccessRefusal(HTTPStatus.FORBIDDEN, "a page of another site may not operate this member")
         origin = headers.get("Origin")
         if origin is not None:
             asked = headers.get("Host", "")
             named = authority_of(origin)
             if named is None or (named != asked.lower() and host_name(named) not in self.hosts):
-                return Refusal(
+                return AccessRefusal(
                     HTTPStatus.FORBIDDEN,
-                    f"the page that asks comes from {origin[:100]!r}, which is not this server; behind a reverse "
+                    f"the requesting page comes from {origin[:100]!r}, which is not this server; behind a reverse "
                     "proxy, name its host among the admin server's `hosts`",
                 )
         if headers.get("Content-Type", "").partition(";")[0].strip().lower() != "application/json":
-            return Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "send JSON, with Content-Type: application/json")
+            return AccessRefusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "send JSON, with Content-Type: application/json")
         return None
 
-    def _refuse_token(self, headers: Mapping[str, str], *, may_only_read: bool = False) -> Refusal | None:
+    def _refuse_token(self, headers: Mapping[str, str], *, may_only_read: bool = False) -> AccessRefusal | None:
         if self.token is None:
             return None
         scheme, _, shown = headers.get("Authorization", "").partition(" ")
@@ -88,19 +88,19 @@ class Authorizer:
         if scheme.lower() == "bearer" and any(same(shown.strip(), token) for token in good):
             return None
         said = "the token is wrong" if shown else "a token is needed"
-        return Refusal(
+        return AccessRefusal(
             HTTPStatus.UNAUTHORIZED,
             f"{said}; send `Authorization: Bearer TOKEN` (`motet probe --token`, or MOTET_TOKEN)",
         )
 
 
 def read_token(token: str) -> str:
-    """Opens reading and nothing else; nobody finds the token itself from it."""
+    """A token that permits reading only; the original token cannot be derived from it."""
     return hmac.new(token.encode(), b"motet admin: reading", hashlib.sha256).hexdigest()
 
 
 def same(shown: str, token: str) -> bool:
-    """In constant time. A token is ASCII, so whatever else stands in the header differs from it."""
+    """Compare in constant time. A token is ASCII, so any other header value differs from it."""
     return hmac.compare_digest(shown.encode("utf-8", "replace"), token.encode())
 
 

@@ -1,6 +1,6 @@
-"""Asking a member's admin face, from `motet probe` and from the member that draws the group's picture.
+"""The client of a member's admin interface, for `motet probe` and for the member that builds the overview.
 
-Whoever answers may be anybody, so an answer has a limit in time and in bytes.
+The server may be anything, so an answer is limited in time and in bytes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from motet.errors import AdminRefusedError, AdminUnreachableError, ConfigError, NotAMemberError, OperationRefusedError
-from motet.log.service.validated_json import from_json, sentences, to_json
+from motet.log.service.validated_json import from_json, long_text, to_json
 from motet.protocol.core.identity import Endpoint
 
 MOST_ANSWER_BYTES = 4 << 20
@@ -27,7 +27,7 @@ class AdminClient:
 
     def __post_init__(self) -> None:
         if self.token is not None and not (self.token.isascii() and self.token.isprintable()):
-            raise ConfigError("the token holds characters that no header can carry; tokens are printable ASCII")
+            raise ConfigError("the token has characters that no header can carry; tokens are printable ASCII")
 
     def stats(self, timeout_s: float = ASK_S) -> dict[str, object]:
         answer = self._ask("GET", "/stats", None, timeout_s)
@@ -50,9 +50,9 @@ class AdminClient:
         if not isinstance(answer, dict):
             raise NotAMemberError(f"what listens on {self.endpoint} is not a Motet member's admin port")
         if status == http.client.UNAUTHORIZED:
-            raise AdminRefusedError(f"{self.endpoint} refused: {sentences(answer, 'error')}")
+            raise AdminRefusedError(f"{self.endpoint} refused: {long_text(answer, 'error')}")
         if status >= 400 and "error" in answer:
-            raise OperationRefusedError(f"{self.endpoint} says: {sentences(answer, 'error')}")
+            raise OperationRefusedError(f"{self.endpoint} says: {long_text(answer, 'error')}")
         return answer
 
     def _exchange(self, method: str, path: str, body: bytes | None, timeout_s: float) -> tuple[int, bytes]:
@@ -71,20 +71,20 @@ class AdminClient:
             ) from error
         except OSError as error:
             raise AdminUnreachableError(
-                f"nobody listens on {self.endpoint} ({error.strerror or error}); is the member running, and was it "
+                f"nothing listens on {self.endpoint} ({error.strerror or error}); is the member running, and was it "
                 "started with an admin port?"
             ) from error
         finally:
             connection.close()
 
     def _read(self, response: http.client.HTTPResponse, deadline: float) -> bytes:
-        pieces, size = [], 0
-        while piece := response.read1(65536):
-            size += len(piece)
-            pieces.append(piece)
+        chunks, size = [], 0
+        while chunk := response.read1(65536):
+            size += len(chunk)
+            chunks.append(chunk)
             if size > self.most_bytes or time.monotonic() > deadline:
                 raise NotAMemberError(f"the answer of {self.endpoint} is too long to be that of a Motet member")
-        return b"".join(pieces)
+        return b"".join(chunks)
 
     def _headers(self, body: bytes | None) -> dict[str, str]:
         headers = {"Accept": "application/json", "Connection": "close"}

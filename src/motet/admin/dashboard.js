@@ -107,43 +107,43 @@ function status(level, text) {
   $("status").textContent = text;
 }
 
-// Showing a picture
+// Showing an overview
 
-function show(picture) {
-  latest = picture;
-  picture.members.forEach((member) => colour(member.member));
-  note(picture);
+function show(overview) {
+  latest = overview;
+  overview.members.forEach((member) => colour(member.member));
+  note(overview);
   document.body.classList.remove("stale");
   $("entry").hidden = true;
   $("main").hidden = false;
-  document.title = `${MARKS[picture.level]} ${picture.group} – Motet`;
-  $("group").textContent = picture.group;
-  status(picture.level, `${MARKS[picture.level]} ${HEADLINES[picture.level]}`);
-  const own = picture.members.find((member) => member.member === picture.self);
-  $("served").textContent = `seen by ${own ? own.name : picture.self} at ${clock(picture.at)}, version ${picture.version}`;
-  showWords(picture.remarks);
-  showTiles(picture, own);
-  showRing(picture);
-  showPlots(picture);
-  showMembers(picture);
-  showViews(picture.views);
-  showEvents(picture.events);
-  showCounters(picture.counters);
-  showOperations(picture, own);
+  document.title = `${MARKS[overview.level]} ${overview.group} – Motet`;
+  $("group").textContent = overview.group;
+  status(overview.level, `${MARKS[overview.level]} ${HEADLINES[overview.level]}`);
+  const own = overview.members.find((member) => member.member === overview.self);
+  $("served").textContent = `seen by ${own ? own.name : overview.self} at ${clock(overview.at)}, version ${overview.version}`;
+  showWords(overview.remarks);
+  showTiles(overview, own);
+  showRing(overview);
+  showPlots(overview);
+  showMembers(overview);
+  showViews(overview.views);
+  showEvents(overview.events);
+  showCounters(overview.counters);
+  showOperations(overview, own);
   document.documentElement.dataset.shown = String(Number(document.documentElement.dataset.shown || 0) + 1);
 }
 
-function note(picture) {
+function note(overview) {
   const members = {};
-  for (const member of picture.members) {
+  for (const member of overview.members) {
     if (!member.rates) continue;
     members[member.member] = {
       delivered: member.rates.delivered_per_s, median: member.latency.median_us, p99: member.latency.p99_us,
       repairs: member.repair_share, holdback: member.holdback,
     };
   }
-  samples = samples.filter((sample) => sample.at < picture.at && sample.at > picture.at - SHOWN_S - 5);
-  samples.push({ at: picture.at, members });
+  samples = samples.filter((sample) => sample.at < overview.at && sample.at > overview.at - SHOWN_S - 5);
+  samples.push({ at: overview.at, members });
 }
 
 let lastWords = "";
@@ -158,12 +158,12 @@ function showWords(remarks) {
 
 const withCode = (text) => text.split("`").map((piece, i) => (i % 2 ? h("code", {}, piece) : piece));
 
-function showTiles(picture, own) {
-  const heard = picture.members.filter((member) => member.rates);
-  const sum = (name) => heard.reduce((total, member) => total + member.rates[name], 0);
-  const worst = Math.max(...heard.map((member) => member.latency.p99_us || 0));
+function showTiles(overview, own) {
+  const answering = overview.members.filter((member) => member.rates);
+  const sum = (name) => answering.reduce((total, member) => total + member.rates[name], 0);
+  const worst = Math.max(...answering.map((member) => member.latency.p99_us || 0));
   const tiles = [
-    [String(picture.members.length), picture.parts.length > 1 ? `members, in ${picture.parts.length} parts` : "members"],
+    [String(overview.members.length), overview.parts.length > 1 ? `members, in ${overview.parts.length} parts` : "members"],
     [grouped(own ? own.position : 0), "log position"],
     [grouped(own ? own.position - own.stable : 0), "of it not stable yet"],
     [compact(sum("sent_per_s")), "sent per second, all"],
@@ -175,17 +175,17 @@ function showTiles(picture, own) {
 
 // The ring. Each part of the group has a circle of its own; whoever was lost stands apart.
 
-function showRing(picture) {
-  const members = new Map(picture.members.map((member) => [member.member, member]));
-  const placed = new Set(picture.parts.flatMap((part) => part.members));
-  const lost = picture.members.filter((member) => !placed.has(member.member)).map((member) => member.member);
-  const circles = picture.parts.map((part) => ({ kind: part.primary ? "major" : "minor", view: part.view, members: part.members }));
+function showRing(overview) {
+  const members = new Map(overview.members.map((member) => [member.member, member]));
+  const placed = new Set(overview.parts.flatMap((part) => part.members));
+  const lost = overview.members.filter((member) => !placed.has(member.member)).map((member) => member.member);
+  const circles = overview.parts.map((part) => ({ kind: part.primary ? "major" : "minor", view: part.view, members: part.members }));
   if (lost.length) circles.push({ kind: "lost", view: "", members: lost });
   const [width, height] = arrange(circles);
   const places = new Map(circles.flatMap((circle) => circle.members.map((member, i) => [member, placeIn(circle, i)])));
-  const drawing = s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": inWords(picture) },
-    circles.map(drawHull), drawGaps(circles), drawLinks(picture, circles, places),
-    [...places].map(([member, place]) => drawNode(members.get(member), place, picture)));
+  const drawing = s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": inWords(overview) },
+    circles.map(drawHull), drawGaps(circles), drawLinks(overview, circles, places),
+    [...places].map(([member, place]) => drawNode(members.get(member), place, overview)));
   $("ring").replaceChildren(drawing);
   const legend = ["★ coordinator", "◎ serves this page", "dashed circle: known from others only", "dashed line: frames missing just now"];
   $("ring-legend").replaceChildren(...legend.map((text) => h("span", {}, text)));
@@ -215,7 +215,7 @@ function placeIn(circle, i) {
 
 function drawHull(circle) {
   const kind = { major: "", minor: "minor", lost: "lost" }[circle.kind];
-  const name = { major: `view ${circle.view}, primary`, minor: `view ${circle.view}, not primary`, lost: "not heard of" }[circle.kind];
+  const name = { major: `view ${circle.view}, primary`, minor: `view ${circle.view}, not primary`, lost: "not answering" }[circle.kind];
   return [s("circle", { class: `hull ${kind}`, cx: circle.x, cy: circle.y, r: circle.hull }),
     s("text", { class: `hull-name ${kind || "good"}`, x: circle.x, y: circle.y + circle.hull + 18 }, short(name, 40))];
 }
@@ -230,9 +230,9 @@ function drawGaps(circles) {
   });
 }
 
-function drawLinks(picture, circles, places) {
+function drawLinks(overview, circles, places) {
   const missing = new Map();
-  for (const link of picture.links) {
+  for (const link of overview.links) {
     const key = [link.from, link.to].sort().join(" ");
     missing.set(key, (missing.get(key) || 0) + link.missing);
   }
@@ -253,15 +253,15 @@ function drawLink(from, to, lacks) {
   return [line, s("text", { class: "link-text", x: (from.x + to.x) / 2, y: (from.y + to.y) / 2 + 4 }, `${lacks} missing`)];
 }
 
-function drawNode(member, place, picture) {
-  const silent = member.heard === "silent";
+function drawNode(member, place, overview) {
+  const silent = member.source === "silent";
   const mark = silent ? "?" : MARKS[member.level === "note" ? "good" : member.level];
   const level = silent ? "silent" : member.level;
-  const behind = known(member.position) ? Math.max(0, furthest(picture) - member.position) : null;
+  const behind = known(member.position) ? Math.max(0, furthest(overview) - member.position) : null;
   const notes = [behind === null ? "" : behind ? `${grouped(behind)} behind` : "up to date"];
   return s("g", {}, s("title", {}, `${member.name} (${member.member}) ${member.endpoint}`),
-    s("circle", { class: `node ${level} ${member.heard}`, cx: place.x, cy: place.y, r: 21 }),
-    member.heard === "self" ? s("circle", { class: "halo", cx: place.x, cy: place.y, r: 26 }) : null,
+    s("circle", { class: `node ${level} ${member.source}`, cx: place.x, cy: place.y, r: 21 }),
+    member.source === "self" ? s("circle", { class: "halo", cx: place.x, cy: place.y, r: 26 }) : null,
     s("text", { class: `node-mark ${level}`, x: place.x, y: place.y }, mark),
     member.coordinator ? s("path", { class: "crown", d: star(place.x + 19, place.y - 19, 10) }) : null,
     s("text", { class: "node-name", x: place.x, y: place.y + 39 }, short(member.name)),
@@ -278,18 +278,18 @@ function star(x, y, r) {
   return `M${points.join("L")}Z`;
 }
 
-const furthest = (picture) => Math.max(...picture.members.map((member) => member.position || 0));
+const furthest = (overview) => Math.max(...overview.members.map((member) => member.position || 0));
 
-function inWords(picture) {
-  const names = new Map(picture.members.map((member) => [member.member, member.name]));
-  return picture.parts.map((part) => `${part.primary ? "primary" : "not primary"} view ${part.view}: `
+function inWords(overview) {
+  const names = new Map(overview.members.map((member) => [member.member, member.name]));
+  return overview.parts.map((part) => `${part.primary ? "primary" : "not primary"} view ${part.view}: `
     + part.members.map((member) => names.get(member)).join(", ")).join("; ");
 }
 
 // Plots
 
-function showPlots(picture) {
-  const members = picture.members.filter((member) => samples.some((sample) => sample.members[member.member]));
+function showPlots(overview) {
+  const members = overview.members.filter((member) => samples.some((sample) => sample.members[member.member]));
   const each = (name) => members.map((member) => ({ colour: colour(member.member),
     points: samples.map((sample) => [sample.at, sample.members[member.member]?.[name]]) }));
   const over = (name, gather) => samples.map((sample) => {
@@ -299,11 +299,11 @@ function showPlots(picture) {
   const middle = (values) => values.sort((a, b) => a - b)[Math.floor(values.length / 2)];
   const worst = (values) => Math.max(...values);
   $("plots").replaceChildren(
-    plot("Delivered per second", picture.at, each("delivered"), compact, worst),
-    plot("Latency; dashed: p99, worst", picture.at, [
+    plot("Delivered per second", overview.at, each("delivered"), compact, worst),
+    plot("Latency; dashed: p99, worst", overview.at, [
       { colour: "c4", points: over("median", middle) }, { colour: "c1", dashed: true, points: over("p99", worst) }], milliseconds, worst),
-    plot("Frames sent again: normal under loss", picture.at, each("repairs"), percent, worst, 0.01),
-    plot("Frames whose order is not agreed", picture.at, each("holdback"), compact, worst, 10));
+    plot("Frames sent again: normal under loss", overview.at, each("repairs"), percent, worst, 0.01),
+    plot("Frames whose order is not agreed", overview.at, each("holdback"), compact, worst, 10));
   $("plot-legend").replaceChildren(...members.map((member) =>
     h("span", {}, h("span", { class: `dot ${colour(member.member)}`, "aria-hidden": "true" }), short(member.name, 24))));
 }
@@ -329,7 +329,7 @@ function plot(title, now, series, format, gather, least = 1) {
 function path(points, x, y, left) {
   let pen = "M", d = "";
   for (const [at, value] of points) {
-    if (!known(value) || x(at) < left) { pen = "M"; continue; }  // where nothing was heard, the line has a gap
+    if (!known(value) || x(at) < left) { pen = "M"; continue; }  // the line has a gap where no sample exists
     d += `${pen}${x(at).toFixed(1)} ${y(value).toFixed(1)}`;
     pen = "L";
   }
@@ -343,17 +343,17 @@ function niceAbove(value) {
 
 // Tables and lists
 
-function showMembers(picture) {
-  const head = ["member", "role", "position", "stable", "send window", "held back", "queue", "sent again", "latency"];
-  const rows = picture.members.map((member) => memberRow(member, picture, head));
-  const figures = new Set(["position", "stable", "held back", "queue", "sent again", "latency"]);
+function showMembers(overview) {
+  const head = ["member", "role", "position", "stable", "send window", "hold-back", "queue", "sent again", "latency"];
+  const rows = overview.members.map((member) => memberRow(member, overview, head));
+  const figures = new Set(["position", "stable", "hold-back", "queue", "sent again", "latency"]);
   $("members").replaceChildren(
     h("thead", {}, h("tr", {}, head.map((name) => h("th", { scope: "col", class: figures.has(name) ? "figure" : null }, name)))),
     h("tbody", {}, rows));
 }
 
-function memberRow(member, picture, head) {
-  const behind = known(member.position) ? furthest(picture) - member.position : 0;
+function memberRow(member, overview, head) {
+  const behind = known(member.position) ? furthest(overview) - member.position : 0;
   const far = behind >= 1000 ? "warn" : null;
   const cell = (i, figure, ...content) => h("td", { "data-label": head[i], class: figure ? "figure" : null }, ...content);
   const name = cell(0, false, h("span", { class: `dot ${colour(member.member)}`, "aria-hidden": "true" }), h("b", {}, short(member.name, 40)),
@@ -361,7 +361,7 @@ function memberRow(member, picture, head) {
   const position = known(member.position)
     ? [grouped(member.position), behind ? h("small", { class: far }, `${grouped(behind)} behind`) : null] : ["?"];
   const rest = member.rates ? [bar(member.window), grouped(member.holdback),
-    [grouped(member.queue.messages), member.queue.held ? h("small", { class: "warn" }, "too slow") : null],
+    [grouped(member.queue.messages), member.queue.paused ? h("small", { class: "warn" }, "too slow") : null],
     percent(member.repair_share), [milliseconds(member.latency.median_us), h("small", {}, `p99 ${milliseconds(member.latency.p99_us)}`)]]
     : ["", "", "", "", ""];
   return h("tr", {}, name, cell(1, false, roles(member)), cell(2, true, position),
@@ -370,9 +370,9 @@ function memberRow(member, picture, head) {
 
 function roles(member) {
   const tag = (text, level) => h("span", { class: `tag ${level}` }, text);
-  return [member.coordinator ? tag("coordinator", "") : null, member.heard === "self" ? tag("this one", "") : null,
+  return [member.coordinator ? tag("coordinator", "") : null, member.source === "self" ? tag("this one", "") : null,
     member.primary === true ? tag("primary", "good") : null, member.primary === false ? tag("not primary", "bad") : null,
-    member.heard === "silent" ? tag("not heard of", "watch") : null, member.heard === "told" ? tag("no admin port", "") : null,
+    member.source === "silent" ? tag("not answering", "watch") : null, member.source === "reported" ? tag("no admin port", "") : null,
     ...(member.suspects || []).map((suspect) => tag(`suspects ${short(suspect, 24)}`, "watch")),
     ...(member.busy || []).map((peer) => tag(`${short(peer, 24)} is busy`, "watch")),
     ...(member.faults || []).map((rule) => tag(`fault ${short(rule, 40)}`, "watch"))];
@@ -397,7 +397,7 @@ function showEvents(events) {
 }
 
 function showCounters(counters) {
-  const natures = { work: "grows with the traffic", repair: "normal under loss", change: "normal when members come and go", noise: "worth a look if it keeps growing" };
+  const natures = { work: "grows with the traffic", repair: "normal where datagrams are lost", change: "normal when members join, leave or merge", rejected: "investigate if it keeps growing" };
   $("counters").replaceChildren(
     h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "counter"), h("th", { scope: "col", class: "figure" }, "value"),
       h("th", { scope: "col", class: "figure" }, "per second"), h("th", { scope: "col" }, "meaning"), h("th", { scope: "col" }, "when it grows"))),
@@ -408,17 +408,17 @@ function showCounters(counters) {
 // Operations
 
 let offered = "";
-function showOperations(picture, own) {
-  $("operate-self").textContent = own ? own.name : picture.self;
-  $("token-row").hidden = !picture.needs_token;
-  const peers = picture.members.filter((member) => member.member !== picture.self).map((member) => member.name);
-  const offer = JSON.stringify([peers, picture.fault_presets]);
+function showOperations(overview, own) {
+  $("operate-self").textContent = own ? own.name : overview.self;
+  $("token-row").hidden = !overview.needs_token;
+  const peers = overview.members.filter((member) => member.member !== overview.self).map((member) => member.name);
+  const offer = JSON.stringify([peers, overview.fault_presets]);
   if (offer === offered) return;  // nothing is taken from under a finger
   offered = offer;
   const chosen = $("peer").value;
   $("peer").replaceChildren(h("option", { value: "" }, "everybody"), ...peers.map((name) => h("option", { value: name }, short(name, 40))));
   if (peers.includes(chosen)) $("peer").value = chosen;
-  $("presets").replaceChildren(...picture.fault_presets.map((preset) => {
+  $("presets").replaceChildren(...overview.fault_presets.map((preset) => {
     const button = h("button", { type: "button" }, preset.label);
     button.addEventListener("click", () => makeFault(preset));
     return button;

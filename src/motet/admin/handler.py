@@ -1,4 +1,4 @@
-"""One request of the admin face: read it within limits, check who asks, answer."""
+"""One request of the admin interface: read it within limits, authorize it, answer it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from motet.admin.authorizer import Refusal
+from motet.admin.authorizer import AccessRefusal
 from motet.admin.metrics import CONTENT_TYPE, exposition
 from motet.admin.operations import check_arguments, fault_presets
 from motet.errors import MotetError
@@ -28,9 +28,9 @@ PAGE = {
     "/dashboard.js": ("dashboard.js", "text/javascript; charset=utf-8"),
     "/dashboard.css": ("dashboard.css", "text/css; charset=utf-8"),
 }
-MOST_HEADER_BYTES = 65_536  # beside the body
+MOST_HEADER_BYTES = 65_536  # without the body
 TOO_MANY = "too many connections to this admin port; only /health and /metrics are served now"
-NOTHING_ELSE = "there are /, /stats, /metrics, /health, /picture, /history, /events, and POST /operate/NAME"
+NOTHING_ELSE = "there are /, /stats, /metrics, /health, /overview, /history, /events, and POST /operate/NAME"
 SAFE_HEADERS = {
     # Only files of this server run or are shown, and no page of another site may frame this one.
     "Content-Security-Policy": (
@@ -46,9 +46,9 @@ SAFE_HEADERS = {
 
 
 class TimedReader(io.RawIOBase):
-    """Reads from a socket until a moment that does not move: a client that sends a byte now and then gains nothing.
+    """Reads from a socket until a fixed deadline, which a client that sends a byte now and then cannot extend.
 
-    Nor does one that sends header after header: a whole request has a limit in bytes, too.
+    A request also has a limit in bytes, against a client that sends header after header.
     """
 
     def __init__(self, connection: socket.socket, deadline: float, most_bytes: int) -> None:
@@ -84,7 +84,7 @@ class AdminHandler(BaseHTTPRequestHandler):
         self.rfile = io.BufferedReader(TimedReader(self.connection, time.monotonic() + config.request_s, most_bytes))
 
     def handle(self) -> None:
-        """One request per connection: no idle connection can keep others out."""
+        """Serve one request per connection, so that idle connections cannot use up the slots."""
         self.close_connection = True
         self._has_begun = False
         try:
@@ -96,7 +96,7 @@ class AdminHandler(BaseHTTPRequestHandler):
         except Exception:
             LOG.exception("a request of %s failed", self.client_address[0])
             if not self._has_begun:
-                self._fail(HTTPStatus.INTERNAL_SERVER_ERROR, "this is a bug in Motet; the member's log tells more")
+                self._fail(HTTPStatus.INTERNAL_SERVER_ERROR, "this is a bug in Motet; the member's log has the details")
 
     # Requests
 
@@ -108,14 +108,14 @@ class AdminHandler(BaseHTTPRequestHandler):
             self._page(path)
         elif path == "/health":
             self._health()
-        elif path in self._readers():
+        elif path in self._read_paths():
             refusal = self.server.authorizer.refuse_read(self._plain_headers())
             if refusal is not None:
                 self._refuse(refusal)
             else:
-                self._readers()[path]()
+                self._read_paths()[path]()
         else:
-            self._fail(HTTPStatus.NOT_FOUND, f"nothing is here; {NOTHING_ELSE}")
+            self._fail(HTTPStatus.NOT_FOUND, f"there is no such path; {NOTHING_ELSE}")
 
     def do_POST(self) -> None:
         prefix, _, name = self.path.partition("?")[0].rpartition("/")
@@ -128,10 +128,10 @@ class AdminHandler(BaseHTTPRequestHandler):
             with self.server.operating():
                 self._operate(name)
 
-    def _readers(self) -> dict[str, Callable[[], None]]:
+    def _read_paths(self) -> dict[str, Callable[[], None]]:
         return {
             "/stats": lambda: self._json(HTTPStatus.OK, self.server.stats()),
-            "/picture": lambda: self._json(HTTPStatus.OK, self._picture()),
+            "/overview": lambda: self._json(HTTPStatus.OK, self._overview()),
             "/metrics": lambda: self._answer(HTTPStatus.OK, CONTENT_TYPE, exposition(self.server.registry)),
             "/history": lambda: self._json(HTTPStatus.OK, {"samples": self.server.poller.history()}),
             "/events": self._events,
@@ -153,9 +153,9 @@ class AdminHandler(BaseHTTPRequestHandler):
         said = health.as_dict() if may_read else {"level": health.level, "well": health.is_well}
         self._json(HTTPStatus.OK if health.is_well else HTTPStatus.SERVICE_UNAVAILABLE, said)
 
-    def _picture(self) -> dict[str, object]:
+    def _overview(self) -> dict[str, object]:
         return {
-            **self.server.poller.picture(),
+            **self.server.poller.overview(),
             "needs_token": self.server.config.token is not None,
             "fault_presets": fault_presets(),
             "interval_s": self.server.config.interval_s,
@@ -178,7 +178,7 @@ class AdminHandler(BaseHTTPRequestHandler):
         self.connection.settimeout(self.server.config.answer_s)
         self._begin(HTTPStatus.OK, "text/event-stream; charset=utf-8", {"X-Accel-Buffering": "no"})
         while not self.server.stopping.is_set():
-            self.wfile.write(b"data: " + to_json(self._picture()) + b"\n\n")
+            self.wfile.write(b"data: " + to_json(self._overview()) + b"\n\n")
             self.server.stopping.wait(self.server.config.interval_s)
 
     def _operate(self, name: str) -> None:
@@ -208,13 +208,13 @@ class AdminHandler(BaseHTTPRequestHandler):
         most = self.server.config.most_body_bytes
         length = self.headers.get("Content-Length", "")
         if not length.isascii() or not length.isdecimal() or "Transfer-Encoding" in self.headers:
-            self._fail(HTTPStatus.LENGTH_REQUIRED, "say how long the body is, with Content-Length")
+            self._fail(HTTPStatus.LENGTH_REQUIRED, "send the length of the body in Content-Length")
             return None
         if len(length) > 10 or int(length) > most:
             self._fail(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body may have {most} bytes at most")
             return None
         body = self.rfile.read(int(length))
-        if len(body) < int(length):  # the client was cut off, and may have meant to say more than this
+        if len(body) < int(length):  # the connection broke, so the request may be incomplete
             self._fail(HTTPStatus.BAD_REQUEST, f"the body ended after {len(body)} of {length} bytes")
             return None
         try:
@@ -229,11 +229,12 @@ class AdminHandler(BaseHTTPRequestHandler):
     # Answers
 
     def _plain_headers(self) -> dict[str, str]:
-        """By the names that the guard uses. A header given twice could mean one thing to a proxy and another to us."""
+        """The headers that the authorizer reads. Repeated headers are joined: a proxy and this server might otherwise
+        use different ones."""
         names = ("Host", "Origin", "Sec-Fetch-Site", "Content-Type", "Authorization")
         return {name: ", ".join(found) for name in names if (found := self.headers.get_all(name))}
 
-    def _refuse(self, refusal: Refusal) -> None:
+    def _refuse(self, refusal: AccessRefusal) -> None:
         more = {"WWW-Authenticate": 'Bearer realm="motet"'} if refusal.status is HTTPStatus.UNAUTHORIZED else {}
         self._answer(refusal.status, "application/json", to_json({"error": refusal.text}), more)
 
@@ -256,7 +257,7 @@ class AdminHandler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """What the standard library finds wrong with a request, told as everything else here is."""
+        """Report errors that the standard library finds in the same JSON form as all others."""
         status = HTTPStatus(code)
         if status is HTTPStatus.NOT_IMPLEMENTED:
             status, message = HTTPStatus.METHOD_NOT_ALLOWED, f"only GET and POST are understood; {NOTHING_ELSE}"

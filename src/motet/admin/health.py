@@ -1,7 +1,7 @@
-"""What a member's figures mean, in words: what is normal, what is not, and what to do about it.
+"""Evaluates a member's figures: what is normal, what is not, and what to do about it.
 
-Everything here is a function of figures, so the same sentences stand in `/health`, in `motet probe` and on the
-dashboard. The order of remarks is their order of weight, the worst first.
+Everything here is a pure function of figures, so `/health`, `motet probe` and the dashboard show the same sentences.
+Remarks are ordered by severity, the worst first.
 """
 
 from __future__ import annotations
@@ -10,24 +10,26 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum, unique
 
-from motet.log.service.validated_json import Stats, number, rows, text, texts, truth, whole
+from motet.log.service.validated_json import Stats, boolean, integer, number, rows, text, texts
 from motet.protocol.core.counters import Count, Nature
 
-STALLED_AFTER_S = 5  # something waits, and the log has not moved for this long
-MUCH_REPAIR = 0.25  # above this share of repeated frames the network deserves a look
+STALLED_AFTER_S = 5  # frames wait and the log has not grown for this long
+MUCH_REPAIR = 0.25  # share of retransmitted frames above which the network should be checked
 SOME_REPAIR = 0.001
-FAR_BEHIND = 1000  # positions; a busy group is a few hundred apart at any moment
+FAR_BEHIND = 1000  # positions; in a busy group members differ by a few hundred at any moment
 NEARLY_FULL = 0.95
 
-REMEDY_LOSS = "Run `motet doctor`: on one machine a UDP buffer that is too small is the usual cause, else a busy link."
+REMEDY_LOSS = (
+    "Run `motet doctor`. The usual cause on one machine is a UDP buffer that is too small; otherwise a busy link."
+)
 
 
 @unique
 class Level(StrEnum):
     GOOD = "good"
-    NOTE = "note"  # normal, and worth knowing
-    WATCH = "watch"  # not broken, and better looked at
-    BAD = "bad"  # does not do its work
+    NOTE = "note"  # normal, but worth knowing
+    WATCH = "watch"  # works, but should be checked
+    BAD = "bad"  # does not work
 
 
 WEIGHT = {level: weight for weight, level in enumerate(Level)}
@@ -61,7 +63,7 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """How much the counters grew in the last `seconds`; without an earlier look there is none."""
+    """How much the counters grew in the last `seconds`; empty without an earlier sample."""
 
     seconds: float = 0.0
     counts: Mapping[str, int] | None = None
@@ -75,20 +77,20 @@ class Growth:
 
     @property
     def repair_share(self) -> float:
-        """Of all frames sent, those sent again."""
+        """The share of retransmissions among all frames sent."""
         again = self.of(Count.FRAME_RESENT)
         return again / (again + self.of(Count.FRAME_SENT)) if again else 0.0
 
 
 class StallDetector:
-    """Remembers since when something has waited without the log moving. One look alone can never tell."""
+    """Measures for how long frames have waited without the log growing. A single sample cannot show that."""
 
     def __init__(self) -> None:
         self._position: int | None = None
         self._since: float | None = None
 
     def stalled_s(self, stats: Stats, now: float) -> float:
-        position = whole(stats, "log", "position")
+        position = integer(stats, "log", "position")
         if position != self._position or not _waits(stats):
             self._position = position
             self._since = now if _waits(stats) else None
@@ -96,12 +98,12 @@ class StallDetector:
 
 
 def health(stats: Stats, stalled_s: float = 0.0, growth: Growth | None = None) -> Health:
-    """What one member's own figures say."""
+    """Evaluate the figures of one member."""
     return sorted_by_weight([*_remarks(stats, stalled_s, growth or Growth())], _all_is_well(stats))
 
 
 def sorted_by_weight(remarks: list[Remark], if_none: Remark) -> Health:
-    """Whatever is only worth a note does not stand before the sentence that all is well."""
+    """Order by severity. If nothing is worse than a note, the sentence that all is well comes first."""
     if not any(WEIGHT[remark.level] > WEIGHT[Level.NOTE] for remark in remarks):
         return Health((if_none, *remarks))
     return Health(tuple(sorted(remarks, key=lambda remark: -WEIGHT[remark.level])))
@@ -111,7 +113,8 @@ def _remarks(stats: Stats, stalled_s: float, growth: Growth) -> Iterator[Remark]
     yield from _view_remarks(stats)
     yield from _progress_remarks(stats, stalled_s)
     yield from _repair_remarks(growth)
-    yield from _noise_remarks(growth)
+    yield from _segment_remarks(stats)
+    yield from _rejected_remarks(growth)
     yield from _fault_remarks(stats)
 
 
@@ -129,89 +132,101 @@ def _view_remarks(stats: Stats) -> Iterator[Remark]:
     if not size:
         yield Remark(
             Level.BAD,
-            "This member is in no view yet: it has found nobody, or is still being let in.",
-            "Check that the seeds are right, that they run, and that all have the same group name and key.",
+            "This member is in no view yet: discovery has found no member, or the join is still in progress.",
+            "Check the seeds, that they run, and that all members have the same group name and key.",
         )
-    elif truth(stats, "state", "lost"):
+    elif boolean(stats, "state", "lost"):
         yield Remark(
             Level.BAD,
-            f"Nobody in the view of {members(size)} has the application's state: those who had it are down or cut off. "
-            "Total-order messages wait here until one of them comes back.",
+            f"Nobody in the view of {members(size)} has the application's state: the members that had it are down "
+            "or unreachable. "
+            "Total-order messages wait here until one of them is back.",
             "Bring a member that has the state back. If none can come back, call begin_state_anew() at the member "
             "whose state is to be the group's.",
         )
-    elif not truth(stats, "view", "primary"):
+    elif not boolean(stats, "view", "primary"):
         yield Remark(
             Level.BAD,
-            f"The view of {members(size)} is not primary: the majority of the last primary view is elsewhere or down. "
-            "Total-order messages wait here and nothing is added to the log; FIFO multicast, unicast and views go on.",
-            "If the network is cut, mend it: the parts merge by themselves within seconds. If members are down, start "
-            "them again. Nothing has to be done on this member.",
+            f"The view of {members(size)} is not primary: the majority of the last primary view is in a different "
+            "view or down. "
+            "Total-order messages wait here and the log does not grow; FIFO multicast, unicast and view changes "
+            "continue.",
+            "If the network is partitioned, repair it: the views merge by themselves within seconds. If members "
+            "are down, "
+            "restart them. This member needs nothing.",
         )
     suspects = texts(stats, "suspects")
     if suspects:
         yield Remark(
             Level.WATCH,
-            f"Not heard of for too long: {', '.join(suspects)}. If nobody hears of it, the next view is without it.",
-            "Normal for a few seconds around a crash or a cut; look at that process if it repeats.",
+            f"Suspected because no datagram arrived for too long: {', '.join(suspects)}. If no member receives "
+            "one, the "
+            "next view excludes it.",
+            "Normal for a few seconds around a crash or a partition; check that process if it repeats.",
         )
     busy = texts(stats, "busy")
     if busy:
         yield Remark(
             Level.WATCH,
-            f"Alive, and not running its driver: {', '.join(busy)}. Total-order messages wait for it, at most for "
+            f"Alive but not running its driver: {', '.join(busy)}. Total-order messages wait for it, at most for "
             "the time that the setting busy_max allows.",
-            "Look there for code that holds the GIL, such as one long C call, or for a disk that does not answer.",
+            "Check that process for code that holds the GIL, such as a long C call, or for a disk that does not "
+            "answer.",
         )
 
 
 def _progress_remarks(stats: Stats, stalled_s: float) -> Iterator[Remark]:
-    is_held = truth(stats, "queue", "held")
-    if stalled_s >= STALLED_AFTER_S and truth(stats, "view", "primary"):
-        yield _stalled(stats, stalled_s, is_held)
-    elif is_held:
+    is_paused = boolean(stats, "queue", "paused")
+    if stalled_s >= STALLED_AFTER_S and boolean(stats, "view", "primary"):
+        yield _stalled(stats, stalled_s, is_paused)
+    elif is_paused:
         yield Remark(
             Level.WATCH,
-            f"The application takes messages slower than they come: {whole(stats, 'queue', 'messages'):,} wait, and "
-            "the senders of the group are slowed down to its pace. Nothing is lost.",
-            "Take messages in batches, or move slow work off the loop that takes them.",
+            "Back-pressure: the application reads messages more slowly than they arrive; "
+            f"{integer(stats, 'queue', 'messages'):,} "
+            "wait, and the senders of the group are slowed down to its pace. Nothing is lost.",
+            "Read messages in batches, or move slow work off the loop that reads them.",
         )
     if window_fill(stats) >= NEARLY_FULL:
         yield Remark(
             Level.NOTE,
-            "The send window is full: this member sends as fast as the slowest receiver takes. Normal under full load.",
+            "The send window is full: this member sends as fast as the slowest receiver accepts. Normal under full "
+            "load.",
         )
     yield from _lag_remarks(stats)
 
 
-def _stalled(stats: Stats, stalled_s: float, is_held: bool) -> Remark:
-    waiting = f"{whole(stats, 'log', 'holdback')} frames are held back and {whole(stats, 'log', 'under_way')} under way"
-    if is_held:
+def _stalled(stats: Stats, stalled_s: float, is_paused: bool) -> Remark:
+    held_back, in_flight = integer(stats, "log", "holdback"), integer(stats, "log", "in_flight")
+    waiting = f"{held_back} frames in the hold-back queue, {in_flight} in flight"
+    if is_paused:
         return Remark(
             Level.BAD,
-            f"The log has not moved for {stalled_s:.0f} s because the application of this member takes no messages.",
-            "Look at the code that reads the group's events: it blocks, or has stopped.",
+            f"The log has not grown for {stalled_s:.0f} s because the application of this member reads no messages.",
+            "Check the code that reads the group's events: it blocks or has stopped.",
         )
     return Remark(
         Level.BAD,
-        f"The log has not moved for {stalled_s:.0f} s although something waits ({waiting}).",
-        "A member that does not answer is the usual cause; the failure detector takes it out of the view. If this "
-        "stays for a minute, probe the other members and look for the one that stands still.",
+        f"The log has not grown for {stalled_s:.0f} s although frames wait ({waiting}).",
+        "A member that does not answer is the usual cause; the failure detector removes it from the view. If this "
+        "lasts for a minute, probe the other members and find the one whose log does not grow.",
     )
 
 
 def _lag_remarks(stats: Stats) -> Iterator[Remark]:
-    position = whole(stats, "log", "position")
-    in_view = {text(row, "member") for row in rows(stats, "view", "members")}  # others lag because they are elsewhere
-    peers = {text(peer, "member"): whole(peer, "position") for peer in rows(stats, "peers")}
+    position = integer(stats, "log", "position")
+    in_view = {
+        text(row, "member") for row in rows(stats, "view", "members")
+    }  # members in a different view lag for another reason
+    peers = {text(peer, "member"): integer(peer, "position") for peer in rows(stats, "peers")}
     behind = {member: position - theirs for member, theirs in peers.items() if member in in_view}
     late = sorted((lag, name) for name, lag in behind.items() if lag >= FAR_BEHIND)
     if late:
         named = ", ".join(f"{name} by {lag:,}" for lag, name in reversed(late[-3:]))
         yield Remark(
             Level.WATCH,
-            f"Behind this member's log: {named} positions. What they lack is not stable yet.",
-            "Normal while a member catches up after joining; otherwise its application or its machine is too slow.",
+            f"Behind this member's log: {named} positions. What they miss is not stable yet.",
+            "Normal while a member catches up after a join; otherwise its application or its machine is too slow.",
         )
 
 
@@ -219,25 +234,42 @@ def _repair_remarks(growth: Growth) -> Iterator[Remark]:
     share = growth.repair_share
     if share >= MUCH_REPAIR:
         yield Remark(
-            Level.WATCH, f"{percent(share)} of frames had to be sent again: the network loses a lot.", REMEDY_LOSS
+            Level.WATCH,
+            f"{percent(share)} of frames had to be retransmitted: the network loses many datagrams.",
+            REMEDY_LOSS,
         )
     elif share >= SOME_REPAIR:
         yield Remark(
             Level.NOTE,
-            f"{percent(share)} of frames were sent again. Normal where datagrams get lost; the application loses none.",
+            f"{percent(share)} of frames were retransmitted. Normal where datagrams are lost; the application "
+            "loses nothing.",
         )
 
 
-def _noise_remarks(growth: Growth) -> Iterator[Remark]:
+def _segment_remarks(stats: Stats) -> Iterator[Remark]:
+    mode = text(stats, "frames", "segments")
+    if mode in ("", "whole"):
+        return
+    lost = number(stats, "frames", "lost_share")
+    yield Remark(
+        Level.NOTE if mode == "light" else Level.WATCH,
+        f"Packets are lost on the way to other members, so datagrams larger than a packet leave in segments of "
+        f"{integer(stats, 'frames', 'segment_bytes'):,} bytes with parity ({mode}); {percent(lost)} of them were asked "
+        "for again since. Nothing is lost for the application; the group is slower.",
+        "`motet probe` shows the loss of each link: look for a bad cable, a busy switch or a full tunnel.",
+    )
+
+
+def _rejected_remarks(growth: Growth) -> Iterator[Remark]:
     per_minute = 60 / growth.seconds if growth.seconds else 0
-    loud = [count for count in Count if count.nature is Nature.REJECTED and growth.of(count) * per_minute >= 60]
-    if loud:
-        named = "; ".join(f"{count} +{growth.of(count):,} ({count.meaning})" for count in loud[:3])
+    growing = [count for count in Count if count.nature is Nature.REJECTED and growth.of(count) * per_minute >= 60]
+    if growing:
+        named = "; ".join(f"{count} +{growth.of(count):,} ({count.meaning})" for count in growing[:3])
         yield Remark(
             Level.WATCH,
-            f"Dropped and counted in the last {growth.seconds:.0f} s: {named}.",
-            "A burst around a restart is normal. If it goes on, somebody sends here who does not belong: another group "
-            "on this port, a wrong key, or a stranger.",
+            f"Dropped and counted in the last {growth.seconds:.0f} s: {named}",
+            "A burst around a restart is normal. If it continues, foreign traffic arrives here: another group on this "
+            "port, a wrong key, or an attacker.",
         )
 
 
@@ -246,8 +278,8 @@ def _fault_remarks(stats: Stats) -> Iterator[Remark]:
     if faults:
         yield Remark(
             Level.NOTE,
-            f"Faults are made here on purpose: {', '.join(faults)}. Part of what you see is their doing.",
-            "End them with `motet probe HOST:PORT fault clear`.",
+            f"Faults are injected at this member: {', '.join(faults)}. They cause part of what you see.",
+            "Remove them with `motet probe HOST:PORT fault clear`.",
         )
 
 
@@ -263,4 +295,6 @@ def window_fill(stats: Stats) -> float:
 
 
 def _waits(stats: Stats) -> bool:
-    return bool(whole(stats, "log", "holdback") or whole(stats, "log", "under_way") or truth(stats, "queue", "held"))
+    return bool(
+        integer(stats, "log", "holdback") or integer(stats, "log", "in_flight") or boolean(stats, "queue", "paused")
+    )

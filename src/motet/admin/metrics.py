@@ -1,7 +1,7 @@
-"""A member's figures for Prometheus. Everything is read at the moment of the scrape; nothing is kept between two.
+"""A member's figures for Prometheus. They are read at each scrape, and no state is kept between scrapes.
 
-Each sample carries the labels `group` and `member` (its name, not its incarnation: a restart goes on with the same
-series, and `motet_info` tells the lives apart).
+Each sample carries the labels `group` and `member` (its name, not its incarnation: a restart continues the same
+series, and `motet_info` distinguishes the incarnations).
 """
 
 from __future__ import annotations
@@ -14,41 +14,92 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.registry import Collector
 
 from motet.admin.health import window_fill
-from motet.log.service.validated_json import Stats, maybe, number, rows, text, texts, truth, whole
+from motet.log.service.validated_json import Stats, boolean, integer, number, number_or_none, rows, text, texts
 from motet.protocol.core.counters import Count
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 # name, meaning, value. Units go last, as Prometheus wants them: seconds and bytes, never milli or kilo.
 GAUGES: tuple[tuple[str, str, Callable[[Stats], float]], ...] = (
-    ("motet_uptime_seconds", "since this member started", lambda s: number(s, "uptime_s")),
-    ("motet_view_number", "number of the installed view", lambda s: number(s, "view", "number")),
-    ("motet_view_members", "members of the installed view", lambda s: len(rows(s, "view", "members"))),
-    ("motet_view_primary", "1 in a primary view: total order moves", lambda s: truth(s, "view", "primary")),
-    ("motet_view_coordinator", "1 if this member coordinates", lambda s: _is_coordinator(s)),
-    ("motet_state_held", "1 if this member has the group's state", lambda s: truth(s, "state", "held")),
-    ("motet_state_lost", "1 while nobody in the view has the group's state", lambda s: truth(s, "state", "lost")),
-    ("motet_log_position", "messages delivered in total order, ever", lambda s: number(s, "log", "position")),
-    ("motet_log_stable_position", "delivered by all of the view", lambda s: number(s, "log", "stable")),
-    ("motet_log_first_position", "oldest position still kept", lambda s: number(s, "log", "first")),
-    ("motet_log_holdback_frames", "received, order not agreed yet", lambda s: number(s, "log", "holdback")),
-    ("motet_log_under_way_frames", "own frames whose order is being agreed", lambda s: number(s, "log", "under_way")),
-    ("motet_multicast_window_fill_ratio", "own send window in use, 0 to 1; 1 is normal under load", window_fill),
+    ("motet_uptime_seconds", "Seconds since this member started.", lambda s: number(s, "uptime_s")),
+    ("motet_view_number", "Number of the installed view.", lambda s: number(s, "view", "number")),
+    ("motet_view_members", "Members of the installed view.", lambda s: len(rows(s, "view", "members"))),
+    (
+        "motet_view_primary",
+        "1 in a primary view, where total order makes progress.",
+        lambda s: boolean(s, "view", "primary"),
+    ),
+    ("motet_view_coordinator", "1 if this member is the coordinator.", lambda s: _is_coordinator(s)),
+    ("motet_state_present", "1 if this member has the group's state.", lambda s: boolean(s, "state", "present")),
+    ("motet_state_lost", "1 while no member of the view has the group's state.", lambda s: boolean(s, "state", "lost")),
+    (
+        "motet_log_position",
+        "Position of the last message delivered in total order.",
+        lambda s: number(s, "log", "position"),
+    ),
+    (
+        "motet_log_stable_position",
+        "Position up to which all members of the view have delivered.",
+        lambda s: number(s, "log", "stable"),
+    ),
+    ("motet_log_first_position", "Oldest position in the journal.", lambda s: number(s, "log", "first")),
+    (
+        "motet_log_holdback_frames",
+        "Frames in the hold-back queue, whose order is not agreed yet.",
+        lambda s: number(s, "log", "holdback"),
+    ),
+    ("motet_log_in_flight_frames", "Own ordered frames in flight.", lambda s: number(s, "log", "in_flight")),
+    (
+        "motet_multicast_window_fill_ratio",
+        "Share of the own send window in use, 0 to 1; 1 is normal under load.",
+        window_fill,
+    ),
     (
         "motet_multicast_waiting_bytes",
-        "accepted, waiting for window space",
+        "Bytes that wait for space in the send window.",
         lambda s: number(s, "multicast", "waiting_bytes"),
     ),
-    ("motet_queue_messages", "delivered, not yet taken by the application", lambda s: number(s, "queue", "messages")),
-    ("motet_queue_bytes", "the same, in bytes", lambda s: number(s, "queue", "bytes")),
-    ("motet_queue_held", "1 while a slow application slows the senders down", lambda s: truth(s, "queue", "held")),
-    ("motet_sent_messages_per_second", "over the last seconds", lambda s: number(s, "rates", "sent_per_s")),
-    ("motet_delivered_messages_per_second", "over the last seconds", lambda s: number(s, "rates", "delivered_per_s")),
-    ("motet_delivered_bytes_per_second", "over the last seconds", lambda s: number(s, "rates", "bytes_per_s")),
-    ("motet_suspects", "members not heard of for too long", lambda s: len(texts(s, "suspects"))),
-    ("motet_busy_members", "members alive that do not run their driver", lambda s: len(texts(s, "busy"))),
-    ("motet_faults", "faults made on purpose that are active", lambda s: len(texts(s, "faults"))),
-    ("motet_memory_bytes", "resident memory of the process", lambda s: number(s, "memory_bytes")),
+    (
+        "motet_segment_bytes",
+        "Size of the segments into which large datagrams are cut because packets are lost; 0: they are not cut.",
+        lambda s: number(s, "frames", "segment_bytes"),
+    ),
+    (
+        "motet_large_frames_lost_ratio",
+        "Share of the large frames sent lately that were requested again.",
+        lambda s: number(s, "frames", "lost_share"),
+    ),
+    (
+        "motet_frames_resent_ratio",
+        "Share of all frames ever sent that were retransmitted.",
+        lambda s: number(s, "frames", "resent_share"),
+    ),
+    (
+        "motet_queue_messages",
+        "Messages delivered but not read by the application yet.",
+        lambda s: number(s, "queue", "messages"),
+    ),
+    (
+        "motet_queue_bytes",
+        "Bytes delivered but not read by the application yet.",
+        lambda s: number(s, "queue", "bytes"),
+    ),
+    (
+        "motet_queue_paused",
+        "1 while back-pressure of a slow application pauses deliveries.",
+        lambda s: boolean(s, "queue", "paused"),
+    ),
+    ("motet_sent_messages_per_second", "Messages sent per second.", lambda s: number(s, "rates", "sent_per_s")),
+    (
+        "motet_delivered_messages_per_second",
+        "Messages delivered per second.",
+        lambda s: number(s, "rates", "delivered_per_s"),
+    ),
+    ("motet_delivered_bytes_per_second", "Bytes delivered per second.", lambda s: number(s, "rates", "bytes_per_s")),
+    ("motet_suspects", "Members that are suspected.", lambda s: len(texts(s, "suspects"))),
+    ("motet_busy_members", "Members that are alive but do not run their driver.", lambda s: len(texts(s, "busy"))),
+    ("motet_faults", "Injected faults that are active.", lambda s: len(texts(s, "faults"))),
+    ("motet_memory_bytes", "Resident memory of the process.", lambda s: number(s, "memory_bytes")),
 )
 LATENCIES = (("0.5", "median_us"), ("0.99", "p99_us"))
 
@@ -59,7 +110,7 @@ class MemberCollector(Collector):
         self._is_well = is_well
 
     def describe(self) -> list[Metric]:
-        """Says nothing, so that registering does not already ask the member."""
+        """Empty, so that registering does not query the member."""
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -68,18 +119,23 @@ class MemberCollector(Collector):
         yield _info(stats, labels)
         for name, meaning, value in GAUGES:
             yield _gauge(name, meaning, labels, [({}, float(value(stats)))])
-        yield _gauge("motet_healthy", "what /health answers", labels, [({}, float(self._is_well(stats)))])
+        yield _gauge("motet_healthy", "1 if /health answers 200.", labels, [({}, float(self._is_well(stats)))])
         yield from _per_peer(stats, labels)
         yield _latency(stats, labels)
         lost = number(stats, "lost_datagrams")
-        yield _counter("motet_lost_datagrams", "that the system did not take from us [repair]", labels, lost)
-        yield _counter("motet_cpu_seconds", "processor time of the process", labels, number(stats, "cpu_s"))
+        yield _counter(
+            "motet_lost_datagrams",
+            "Datagrams that the operating system did not accept for sending [repair].",
+            labels,
+            lost,
+        )
+        yield _counter("motet_cpu_seconds", "Processor time of the process.", labels, number(stats, "cpu_s"))
         for count in Count:
             yield _counter(f"motet_{count}", f"{count.meaning} [{count.nature}]", labels, _count(stats, count))
 
 
 def registry_of(stats: Callable[[], Stats], is_well: Callable[[Stats], bool]) -> CollectorRegistry:
-    """A registry of its own: several groups in one process, or an application's own metrics, do not mix."""
+    """A separate registry, so that several groups in one process, and the application's own metrics, do not mix."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(MemberCollector(stats, is_well))
     return registry
@@ -95,11 +151,11 @@ def _is_coordinator(stats: Stats) -> bool:
 
 
 def _count(stats: Stats, count: Count) -> int:
-    return whole(stats, "counters", count)
+    return integer(stats, "counters", count)
 
 
 def _info(stats: Stats, labels: dict[str, str]) -> Metric:
-    family = InfoMetricFamily("motet", "which life of which member this is", labels=list(labels))
+    family = InfoMetricFamily("motet", "Incarnation, endpoint and version of this member.", labels=list(labels))
     names = ("incarnation", "endpoint", "version")
     family.add_metric(list(labels.values()), {name: text(stats, name) for name in names})
     return family
@@ -120,22 +176,24 @@ def _counter(name: str, meaning: str, labels: dict[str, str], value: float) -> M
 
 
 def _per_peer(stats: Stats, labels: dict[str, str]) -> Iterator[Metric]:
-    """By name: two lives of one name are told apart nowhere here, so the worse of them stands."""
+    """Per-peer gauges, labelled by name. Two incarnations of one name share a label, which shows the worse value."""
     missing: dict[str, float] = {}
     for row in rows(stats, "multicast", "receivers"):
         name = _name(text(row, "member"))
         missing[name] = max(missing.get(name, 0), number(row, "missing"))
-    yield _by_peer("motet_multicast_missing_frames", "gaps in what this sender sent", labels, missing)
+    yield _by_peer("motet_multicast_missing_frames", "Frames missing from the stream of this sender.", labels, missing)
     position = number(stats, "log", "position")
     behind: dict[str, float] = {}
     for row in rows(stats, "peers"):
         name = _name(text(row, "member"))
         behind[name] = max(behind.get(name, 0), position - number(row, "position"))
-    yield _by_peer("motet_peer_behind_positions", "how far a peer's log is behind ours", labels, behind)
+    yield _by_peer(
+        "motet_peer_behind_positions", "Positions by which the log of this peer is behind ours.", labels, behind
+    )
     states = Tally(text(row, "state") for row in rows(stats, "unicast"))
     yield _gauge(
         "motet_unicast_connections",
-        "by state",
+        "Unicast connections by state.",
         labels,
         [({"state": state}, count) for state, count in sorted(states.items())],
     )
@@ -150,10 +208,10 @@ def _name(member: str) -> str:
 
 
 def _latency(stats: Stats, labels: dict[str, str]) -> Metric:
-    found = [(quantile, maybe(stats, "latency", key)) for quantile, key in LATENCIES]
+    found = [(quantile, number_or_none(stats, "latency", key)) for quantile, key in LATENCIES]
     return _gauge(
         "motet_delivery_latency_seconds",
-        "from multicast to delivery in total order, own messages",
+        "Latency from multicast to delivery in total order.",
         labels,
         [({"quantile": quantile}, value / 1e6) for quantile, value in found if value is not None],
     )

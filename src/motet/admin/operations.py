@@ -1,6 +1,6 @@
-"""The operations of the admin face: their names, what each takes, and the faults that the dashboard offers.
+"""The operations of the admin interface: names, arguments, and the faults that the dashboard offers.
 
-Checked before they reach the member, so that the driver sees only known names with arguments of the right kind.
+They are checked before they reach the member, so that the driver sees only known names with valid arguments.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ MOST_ARGUMENT = 1000  # characters
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class AdminOperation:
     name: str
     argument: str | None  # each takes one text, or none
     meaning: str
@@ -23,10 +23,14 @@ class Operation:
 OPERATIONS = {
     operation.name: operation
     for operation in (
-        Operation("sync", "member", "bring the unicast connection with a member in step; waits until it is", "sync b"),
-        Operation("snapshot", None, "take one consistent snapshot of the whole group", "snapshot"),
-        Operation("leave", None, "leave the group in good order; the process decides what it does then", "leave"),
-        Operation("fault", "rule", "make a fault on purpose, or end them all with `clear`", "fault drop=0.2@b"),
+        AdminOperation(
+            "sync", "member", "resynchronise the unicast connection with a member, and wait for it", "sync b"
+        ),
+        AdminOperation("snapshot", None, "take one consistent snapshot of the whole group", "snapshot"),
+        AdminOperation(
+            "leave", None, "leave the group in order; what the process does then is its own decision", "leave"
+        ),
+        AdminOperation("fault", "rule", "inject a fault, or remove all with `clear`", "fault drop=0.2@b"),
     )
 }
 
@@ -34,16 +38,16 @@ OPERATIONS = {
 @dataclass(frozen=True, slots=True)
 class FaultPreset:
     label: str
-    rule: str  # PEER stands for the member that is chosen on the page
+    rule: str  # PEER is replaced by the member that is selected on the page
     needs_peer: bool = False
 
 
 FAULT_PRESETS = (
-    FaultPreset("lose 20 %", "drop=0.2"),
+    FaultPreset("drop 20 %", "drop=0.2"),
     FaultPreset("delay 50 ms", "delay=50ms"),
     FaultPreset("duplicate 10 %", "duplicate=0.1"),
-    FaultPreset("cut off", "cut@PEER", needs_peer=True),
-    FaultPreset("end all faults", "clear"),
+    FaultPreset("block a peer", "cut@PEER", needs_peer=True),
+    FaultPreset("clear all faults", "clear"),
 )
 
 

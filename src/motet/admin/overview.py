@@ -1,8 +1,9 @@
-"""The group as one picture, put together from what each member says about itself.
+"""The overview of a group, merged from the figures that each member reports about itself.
 
-The member that serves the page is the only one that the browser talks to; it asks the others. A member of whom nobody
-answered is drawn from what is known of it (`told`: its position, from the protocols; `silent`: nothing). Members that
-say the same view id are one part; two parts are a partition, or a view change seen half-way.
+The browser talks only to the member that serves the page, and that member polls the others. `source` says where the
+figures of a member come from: `self`, `polled`, `reported` (it did not answer the poll, and its position is known from
+the protocols) or `silent` (nothing is known). Members that report the same view id form one part; two parts are a
+partition, or a view change that was observed half-way.
 """
 
 from __future__ import annotations
@@ -11,10 +12,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 
 from motet.admin.health import FAR_BEHIND, Growth, Health, Level, Remark, health, sorted_by_weight, window_fill
-from motet.log.service.validated_json import Stats, counters, items, maybe, number, rows, text, texts, truth, whole
+from motet.log.service.validated_json import (
+    Stats,
+    boolean,
+    counters,
+    integer,
+    items,
+    number,
+    number_or_none,
+    rows,
+    text,
+    texts,
+)
 from motet.protocol.core.counters import Count
 
-LATELY_S = 60
+RECENT_MERGE_S = 60
 RECENT_VIEWS = 20
 RECENT_EVENTS = 50
 KNOWN = {str(count): count for count in Count}
@@ -24,11 +36,11 @@ Json = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """All that is known at one moment."""
+    """The figures known at one moment."""
 
     own: Stats
     others: Mapping[str, Stats] = field(default_factory=dict)  # by member, as it names itself
-    lost: Mapping[str, str] = field(default_factory=dict)  # members whom we knew and who do not answer, with their name
+    lost: Mapping[str, str] = field(default_factory=dict)  # names of former members that do not answer
     growth: Mapping[str, Growth] = field(default_factory=dict)  # by member
     stalled_s: float = 0.0
     at: float = 0.0  # seconds since 1970
@@ -38,7 +50,7 @@ class Seen:
         return {text(self.own, "member"): self.own, **self.others}
 
 
-def picture(seen: Seen) -> Json:
+def overview(seen: Seen) -> Json:
     members = list(_members(seen))
     verdict = group_health(seen)
     return {
@@ -63,52 +75,52 @@ def picture(seen: Seen) -> Json:
 def _members(seen: Seen) -> Iterator[Json]:
     known: dict[str, Json] = {}
     for member, stats in seen.answers.items():
-        known[member] = _described(member, stats, seen)
-    told = {text(peer, "member"): peer for peer in rows(seen.own, "peers")}
+        known[member] = _answered(member, stats, seen)
+    reported = {text(peer, "member"): peer for peer in rows(seen.own, "peers")}
     for stats in seen.answers.values():
         for row in rows(stats, "view", "members"):
             member = text(row, "member")
-            known.setdefault(member, _undescribed(member, row, told.get(member), stats))
+            known.setdefault(member, _unanswered(member, row, reported.get(member), stats))
     for member, name in seen.lost.items():
-        known.setdefault(member, _undescribed(member, {"name": name}, None, None))
+        known.setdefault(member, _unanswered(member, {"name": name}, None, None))
     yield from sorted(known.values(), key=lambda entry: (str(entry["name"]), str(entry["member"])))
 
 
-def _described(member: str, stats: Stats, seen: Seen) -> Json:
+def _answered(member: str, stats: Stats, seen: Seen) -> Json:
     growth = seen.growth.get(member, Growth())
     return {
         "member": member,
         "name": text(stats, "name") or member,
         "endpoint": text(stats, "endpoint"),
-        "heard": "self" if stats is seen.own else "asked",
+        "source": "self" if stats is seen.own else "polled",
         "view": text(stats, "view", "id"),
-        "primary": truth(stats, "view", "primary"),
+        "primary": boolean(stats, "view", "primary"),
         "coordinator": is_coordinator(stats, member),
         "level": _level(member, stats, seen),
-        "position": whole(stats, "log", "position"),
-        "stable": whole(stats, "log", "stable"),
-        "holdback": whole(stats, "log", "holdback"),
-        "under_way": whole(stats, "log", "under_way"),
+        "position": integer(stats, "log", "position"),
+        "stable": integer(stats, "log", "stable"),
+        "holdback": integer(stats, "log", "holdback"),
+        "in_flight": integer(stats, "log", "in_flight"),
         "window": round(window_fill(stats), 3),
-        "queue": {"messages": whole(stats, "queue", "messages"), "held": truth(stats, "queue", "held")},
+        "queue": {"messages": integer(stats, "queue", "messages"), "paused": boolean(stats, "queue", "paused")},
         "rates": {name: number(stats, "rates", name) for name in ("sent_per_s", "delivered_per_s", "bytes_per_s")},
-        "latency": {name: maybe(stats, "latency", name) for name in ("median_us", "p99_us")},
+        "latency": {name: number_or_none(stats, "latency", name) for name in ("median_us", "p99_us")},
         "repair_share": round(growth.repair_share, 4),
         "suspects": texts(stats, "suspects"),
         "busy": texts(stats, "busy"),
         "faults": texts(stats, "faults"),
         "uptime_s": number(stats, "uptime_s"),
-        "memory_bytes": whole(stats, "memory_bytes"),
+        "memory_bytes": integer(stats, "memory_bytes"),
     }
 
 
 def _level(member: str, stats: Stats, seen: Seen) -> Level:
-    """That others are behind is told of them, not of the member that is ahead."""
+    """The level of one member. A lag is attributed to the member that is behind, not to the one that is ahead."""
     stalled_s = seen.stalled_s if stats is seen.own else 0.0
     level = health(without_peers(stats), stalled_s, seen.growth.get(member)).level
-    is_primary = truth(stats, "view", "primary")
-    ahead = max(whole(other, "log", "position") for other in seen.answers.values())
-    is_late = is_primary and ahead - whole(stats, "log", "position") >= FAR_BEHIND
+    is_primary = boolean(stats, "view", "primary")
+    ahead = max(integer(other, "log", "position") for other in seen.answers.values())
+    is_late = is_primary and ahead - integer(stats, "log", "position") >= FAR_BEHIND
     return Level.WATCH if is_late and level is Level.GOOD else level
 
 
@@ -116,26 +128,26 @@ def without_peers(stats: Stats) -> Stats:
     return {**stats, "peers": ()}
 
 
-def _undescribed(member: str, row: Stats, told: Stats | None, stats: Stats | None) -> Json:
-    """Somebody whom we know of and who did not answer; its admin face may simply be off."""
+def _unanswered(member: str, row: Stats, reported: Stats | None, stats: Stats | None) -> Json:
+    """A known member that did not answer the poll; its admin interface may simply be disabled."""
     view: Json = {"view": "", "primary": None, "coordinator": False}
     if stats is not None:
-        is_primary = truth(stats, "view", "primary")
+        is_primary = boolean(stats, "view", "primary")
         view = {"view": text(stats, "view", "id"), "primary": is_primary, "coordinator": is_coordinator(stats, member)}
     return {
         "member": member,
         "name": text(row, "name") or member,
         "endpoint": text(row, "endpoint"),
-        "heard": "silent" if stats is None else "told",
+        "source": "silent" if stats is None else "reported",
         "level": Level.NOTE if stats is not None else Level.WATCH,
-        "position": whole(told, "position") if told is not None else None,
-        "stable": whole(told, "stable") if told is not None else None,
+        "position": integer(reported, "position") if reported is not None else None,
+        "stable": integer(reported, "stable") if reported is not None else None,
         **view,
     }
 
 
 def is_coordinator(stats: Stats, member: str) -> bool:
-    """A coordinator may be named by its name alone; then the oldest of that name in the view is meant."""
+    """Figures may name the coordinator without its incarnation; then the oldest member of that name is meant."""
     named = text(stats, "view", "coordinator")
     if not named or named == member:
         return bool(named)
@@ -147,7 +159,7 @@ def is_coordinator(stats: Stats, member: str) -> bool:
 
 
 def parts(seen: Seen) -> list[Json]:
-    """Members by the view that they say they are in. Whoever did not answer stays where others have seen it."""
+    """Members grouped by the view that they report. One that did not answer stays in the view where others list it."""
     by_view: dict[str, list[str]] = {}
     for member, stats in seen.answers.items():
         by_view.setdefault(text(stats, "view", "id"), []).append(member)
@@ -160,20 +172,20 @@ def parts(seen: Seen) -> list[Json]:
             {*found, *(member for member in seniority if member not in placed)},
             key=lambda member: (member not in seniority, seniority.index(member) if member in seniority else 0, member),
         )
-        made.append({"view": view, "primary": truth(stats, "view", "primary"), "members": everybody})
+        made.append({"view": view, "primary": boolean(stats, "view", "primary"), "members": everybody})
     return sorted(made, key=lambda part: (not part["primary"], str(part["view"])))
 
 
 def _links(seen: Seen, known: set[str]) -> Iterator[Json]:
-    """One entry per direction in which something is missing now, as the receiver sees it."""
+    """One entry per sender and receiver between which frames are missing now, as the receiver reports it."""
     for receiver, stats in seen.answers.items():
         for row in rows(stats, "multicast", "receivers"):
-            sender, missing = text(row, "member"), whole(row, "missing")
+            sender, missing = text(row, "member"), integer(row, "missing")
             if sender in known and missing:
                 yield {"from": sender, "to": receiver, "missing": missing}
 
 
-# Words
+# Remarks
 
 
 def group_health(seen: Seen) -> Health:
@@ -198,9 +210,9 @@ def _partition_remarks(seen: Seen) -> Iterator[Remark]:
         )
         yield Remark(
             Level.BAD,
-            f"The group is in {len(found)} parts: {listed}. " + _who_goes_on(found),
-            "For a second or two this is a view change seen half-way. If it stays, members cannot reach one another: "
-            "mend the network, and the parts merge by themselves.",
+            f"The group is in {len(found)} parts: {listed}. " + _who_survives(found),
+            "For a second or two this is a view change in progress. If it lasts, members cannot reach one another: "
+            "repair the network, and the parts merge by themselves.",
         )
     merged = _latest_merge(seen)
     if merged is not None and len(found) == 1:
@@ -208,9 +220,8 @@ def _partition_remarks(seen: Seen) -> Iterator[Remark]:
     for member, name in seen.lost.items():
         yield Remark(
             Level.WATCH,
-            f"{name} ({member}) was here and does not answer: it has stopped, or it is out of reach.",
-            "If it stopped, start it again: it comes back as a new member, and with its journal it fetches only "
-            "what it lacks.",
+            f"{name} ({member}) was a member and does not answer: it has stopped or is unreachable.",
+            "If it stopped, restart it: it joins as a new member, and with its journal it fetches only what it misses.",
         )
 
 
@@ -219,34 +230,34 @@ def _listed(part: Json) -> list[str]:
     return [str(member) for member in found] if isinstance(found, list) else []
 
 
-def _who_goes_on(found: list[Json]) -> str:
+def _who_survives(found: list[Json]) -> str:
     primary = sum(1 for part in found if part["primary"])
     if primary == 1:
-        return "The primary part goes on; in the others total-order messages wait."
+        return "The primary part continues; in the others total-order messages wait."
     if primary == 0:
-        return "No part is primary, so total-order messages wait everywhere until enough members are together again."
-    return "More than one part calls itself primary: expected only with partitions='all', where each part orders alone."
+        return "No part is primary, so total-order messages wait everywhere until enough members are in one view again."
+    return "More than one part is primary: expected only with partitions='all', where each part orders messages alone."
 
 
 def _latest_merge(seen: Seen) -> Remark | None:
     for row in reversed(rows(seen.own, "views")):
         ago = seen.at - number(row, "at")
-        if items(row, "merged_from") and 0 <= ago <= LATELY_S:
+        if items(row, "merged_from") and 0 <= ago <= RECENT_MERGE_S:
             return Remark(
                 Level.NOTE,
-                f"View {text(row, 'id')} was made of views that met {ago:.0f} s ago: a cut has healed, or somebody "
-                "joined. Whoever was behind has fetched what it missed.",
+                f"View {text(row, 'id')} merged several views {ago:.0f} s ago: a partition has healed, or a member "
+                "joined. Members that were behind have fetched what they missed.",
             )
     return None
 
 
 def _others_remarks(seen: Seen) -> Iterator[Remark]:
-    """What is wrong with the others; that they are not primary is said once, by the parts."""
-    is_whole = len(parts(seen)) == 1
+    """The remarks of the other members, without those that `_partition_remarks` makes once for all."""
+    is_in_one_view = len(parts(seen)) == 1
     for member, stats in sorted(seen.others.items()):
         for remark in health(without_peers(stats), 0.0, seen.growth.get(member)).remarks:
-            is_told = remark.level in (Level.GOOD, Level.NOTE) or (remark.level is Level.BAD and not is_whole)
-            if not is_told:
+            is_repeated = remark.level in (Level.GOOD, Level.NOTE) or (remark.level is Level.BAD and not is_in_one_view)
+            if not is_repeated:
                 yield Remark(remark.level, f"{text(stats, 'name') or member}: {remark.text}", remark.advice)
 
 
@@ -258,7 +269,7 @@ def _view(row: Stats) -> Json:
         "at": number(row, "at"),
         "id": text(row, "id"),
         "members": [_name(member) for member in items(row, "members")],
-        "primary": truth(row, "primary"),
+        "primary": boolean(row, "primary"),
         "merged_from": [_name(view) for view in items(row, "merged_from")],
     }
 

@@ -1,9 +1,9 @@
-"""The admin face of a member: figures, health, metrics, a live page, and a few operations, over HTTP.
+"""The admin interface of a member: figures, health, metrics, a live page, and a few operations, over HTTP.
 
-    GET  /            the dashboard            GET  /health    200 when well, else 503, with words
-    GET  /stats       all figures, JSON        GET  /events    the group's picture once per second, server-sent events
-    GET  /metrics     for Prometheus           GET  /picture   the same, once
-                                               GET  /history   two minutes of what was seen, for the plots
+    GET  /            the dashboard            GET  /health    200 when well, else 503, with remarks
+    GET  /stats       all figures, JSON        GET  /events    the group's overview once per second, by SSE
+    GET  /metrics     for Prometheus           GET  /overview   the same, once
+                                               GET  /history   two minutes of samples, for the plots
     POST /operate/NAME    sync, snapshot, leave, fault; JSON in and out
 
 One thread accepts, one thread serves each connection, and a connection carries one request. Bounds: connections,
@@ -38,7 +38,7 @@ from motet.protocol.core.identity import Endpoint, is_loopback
 
 LOG = logging.getLogger("motet.admin")
 LEAST_TOKEN = 16  # off loopback: shorter ones can be guessed by trying
-CLOSE_S = 2.0  # how long open requests may take to end when the server closes
+CLOSE_S = 2.0  # longest time that open requests may take when the server closes
 RESERVE = 8  # connections beyond `most_connections`, on which only PROBED is served
 PROBED = ("/health", "/metrics")
 BUSY = (
@@ -48,7 +48,7 @@ BUSY = (
 
 
 class Observed(Protocol):
-    """What the driver shows of a member. Both may be called from any thread, and from several at once."""
+    """The member as the admin server sees it. Both methods are thread-safe."""
 
     def stats(self) -> Mapping[str, Any]: ...
 
@@ -60,16 +60,16 @@ class Observed(Protocol):
 @dataclass(frozen=True, slots=True)
 class AdminConfig:
     bind: str = "127.0.0.1:0"  # port 0: any free one; see `AdminServer.endpoint`
-    token: str | None = None  # needed to operate; off loopback also to look
-    insecure: bool = False  # whoever reaches it may do everything, from anywhere
-    hosts: tuple[str, ...] = ()  # names under which a reverse proxy shows this server
+    token: str | None = None  # needed to operate; beyond loopback also to read
+    insecure: bool = False  # anybody who can reach the port may operate the member
+    hosts: tuple[str, ...] = ()  # names under which a reverse proxy publishes this server
     dashboard: bool = True
     most_connections: int = 64
-    most_listeners: int = 16  # pages that are open; each keeps one connection
-    request_s: float = 5.0  # a client that needs longer to say what it wants is cut off
-    answer_s: float = 10.0  # and one that needs longer to take its answer
+    most_listeners: int = 16  # open dashboards; each occupies one connection
+    request_s: float = 5.0  # longest time for sending a request
+    answer_s: float = 10.0  # longest time for receiving an answer
     most_body_bytes: int = 65_536
-    interval_s: float = 1.0  # between two pictures on /events
+    interval_s: float = 1.0  # interval between two overviews on /events
 
     def __post_init__(self) -> None:
         endpoint = parse_endpoint(self.bind)
@@ -79,7 +79,7 @@ class AdminConfig:
             raise ConfigError(
                 f"the admin port would listen on {endpoint.host}, where others can reach it, without a token; give one "
                 "(the setting token, or MOTET_TOKEN), bind it to 127.0.0.1 and reach it through a proxy or a tunnel, "
-                "or say insecure = true"
+                "or set insecure = true"
             )
         if not 0 < self.most_listeners < self.most_connections:
             raise ConfigError(
@@ -126,7 +126,7 @@ class AdminServer:
         return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
 
     def close(self) -> None:
-        """An operation that is running is left to end by itself: it may be the very `leave` that closes us."""
+        """Stop serving. A running operation is not interrupted: it may be the `leave` that closes this server."""
         server, self._server = self._server, None
         if server is None or self._thread is None:
             return
@@ -166,7 +166,7 @@ class HttpServer(ThreadingHTTPServer):
         self.authorizer = Authorizer(endpoint.host, config.token, hosts)
         reading = None if config.token is None else read_token(config.token)
         self.poller = Poller(self.stats, read_token=reading, interval_s=config.interval_s)
-        self.registry = registry_of(self.stats, lambda stats: self.poller.judge(stats).is_well)
+        self.registry = registry_of(self.stats, lambda stats: self.poller.evaluate(stats).is_well)
         self.stopping = threading.Event()
         self._silent_until = 0.0
         self.listeners = threading.BoundedSemaphore(config.most_listeners)
@@ -190,7 +190,7 @@ class HttpServer(ThreadingHTTPServer):
         self.socket.setblocking(False)
 
     def server_bind(self) -> None:
-        """Without the look-up of our own host name that the standard library would do: it can take seconds."""
+        """Bind without the reverse look-up of the host name that the standard library does, which can take seconds."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
@@ -198,7 +198,7 @@ class HttpServer(ThreadingHTTPServer):
     # The loop
 
     def serve(self) -> None:
-        """Sleeps until somebody connects or `stop` is called: an idle port costs nothing."""
+        """Accept connections until `stop` is called. It blocks in between, so an idle port costs nothing."""
         with selectors.DefaultSelector() as selector:
             selector.register(self.socket, selectors.EVENT_READ)
             selector.register(self._wakes, selectors.EVENT_READ)
@@ -212,7 +212,7 @@ class HttpServer(ThreadingHTTPServer):
             connection, address = self.get_request()
         except BlockingIOError:
             return
-        except OSError as error:  # out of files, for example: wait, or this loop would spin
+        except OSError as error:  # for example out of file descriptors: without a pause this loop would spin
             self._complain(error)
             self.stopping.wait(0.1)
             return
@@ -220,7 +220,7 @@ class HttpServer(ThreadingHTTPServer):
         self.process_request(connection, address)
 
     def _complain(self, error: OSError) -> None:
-        """Once a minute: a full table of files would otherwise fill the log, too."""
+        """Log at most once a minute: running out of descriptors would otherwise fill the log, too."""
         if time.monotonic() >= self._silent_until:
             self._silent_until = time.monotonic() + 60
             LOG.warning("the admin port cannot accept connections: %s", error)
@@ -236,30 +236,30 @@ class HttpServer(ThreadingHTTPServer):
             target=self.process_request_thread, args=(request, client_address), name="motet-admin-http", daemon=True
         )
         with self._open_lock:
-            in_reserve = self._place()
+            in_reserve = self._find_slot()
             if in_reserve is not None:
                 self._open[thread] = Connection(request, in_reserve)
         if in_reserve is None:
-            self._turn_away(request)
+            self._refuse(request)
             return
         try:
             thread.start()
         except RuntimeError:  # no more threads in this process
-            self._let_go(thread)
-            self._turn_away(request)
+            self._forget_connection(thread)
+            self._refuse(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._let_go(threading.current_thread())
+            self._forget_connection(threading.current_thread())
 
-    def _let_go(self, thread: threading.Thread) -> None:
+    def _forget_connection(self, thread: threading.Thread) -> None:
         with self._open_lock:
             self._open.pop(thread, None)
 
-    def _place(self) -> bool | None:
-        """Whether the next connection is one of the reserve; None when there is no place at all."""
+    def _find_slot(self) -> bool | None:
+        """Whether the next connection belongs to the reserve; None if no slot is free."""
         for in_reserve, most in ((False, self.config.most_connections), (True, RESERVE)):
             open_ones = [one for one in self._open.values() if one.in_reserve == in_reserve and not one.is_evicted]
             if len(open_ones) < most:
@@ -272,7 +272,7 @@ class HttpServer(ThreadingHTTPServer):
         return None
 
     def may_serve(self, path: str) -> bool:
-        """Called when a request is complete, from its thread: from now on it is answered, and not evicted."""
+        """Called from a connection's thread when its request is complete: from now on it is not evicted."""
         with self._open_lock:
             connection = self._open.get(threading.current_thread())
             if connection is None:
@@ -280,30 +280,32 @@ class HttpServer(ThreadingHTTPServer):
             connection.is_reading = False
             return not connection.is_evicted and (not connection.in_reserve or path in PROBED)
 
-    def _turn_away(self, request: socket.socket) -> None:
+    def _refuse(self, request: socket.socket) -> None:
         _send_busy(request)
         self.shutdown_request(request)
 
     # The member
 
     def stats(self) -> Mapping[str, Any]:
-        """A time-out of the member is no time-out of the client, as which it would pass here."""
+        """Convert a timeout of the member, which would otherwise pass for a timeout of the client."""
         try:
             return self.observed.stats()
         except TimeoutError as error:
             raise MotetError(
-                "the member did not tell its figures in time; its protocol thread hangs or ends"
+                "the member did not report its figures in time; its protocol thread hangs or is ending"
             ) from error
 
     def operate(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         try:
             return self.observed.operate(name, arguments)
         except TimeoutError as error:
-            raise MotetError(f"{name} was begun and is not done yet; look again before you repeat it") from error
+            raise MotetError(
+                f"{name} was started and has not finished yet; check its result before you repeat it"
+            ) from error
 
     @contextmanager
     def operating(self) -> Iterator[None]:
-        """Until the answer is sent: `close`, which the operation itself may have called for, lets this thread be."""
+        """Mark this thread until its answer is sent: a `close` that the operation itself causes must not end it."""
         thread = threading.current_thread()
         with self._open_lock:
             self._operating.add(thread)
@@ -314,13 +316,13 @@ class HttpServer(ThreadingHTTPServer):
                 self._operating.discard(thread)
 
     def end_connections(self, within_s: float) -> None:
-        """Cut whoever is still being served, and wait for the threads; never for one that operates, or for us."""
+        """Close open connections and wait for their threads, except those of operations and the calling thread."""
         deadline = time.monotonic() + within_s
         with self._open_lock:
-            spared = {*self._operating, threading.current_thread()}
-            ending = {thread: one.socket for thread, one in self._open.items() if thread not in spared}
+            excluded = {*self._operating, threading.current_thread()}
+            ending = {thread: one.socket for thread, one in self._open.items() if thread not in excluded}
         for request in ending.values():
-            _cut(request)
+            _close(request)
         for thread in ending:
             thread.join(max(0.0, deadline - time.monotonic()))
 
@@ -331,12 +333,12 @@ class HttpServer(ThreadingHTTPServer):
         self._wakes.close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away is no event; a bug of ours was told by the handler already."""
+        """Log quietly: clients may disconnect at any time, and the handler has already reported bugs."""
         LOG.debug("a connection of %s ended early", client_address, exc_info=True)
 
 
 def _send_busy(connection: socket.socket) -> None:
-    """At once or not at all: the accepting thread must not wait, and the client is not owed an answer."""
+    """Send without blocking, or not at all: the accepting thread must not wait for a client."""
     with suppress(OSError):
         connection.send(BUSY, socket.MSG_DONTWAIT)
 
@@ -345,9 +347,9 @@ def _evict(connection: Connection) -> None:
     connection.is_evicted = True
     if connection.is_reading:
         _send_busy(connection.socket)
-    _cut(connection.socket)
+    _close(connection.socket)
 
 
-def _cut(connection: socket.socket) -> None:
+def _close(connection: socket.socket) -> None:
     with suppress(OSError):  # it may be closed already
         connection.shutdown(socket.SHUT_RDWR)

@@ -7,13 +7,17 @@ copy of it has been told, from the beginning or from a snapshot on.
 
 An operation travels as
 
-    name length u8  name  operation
+    name length u8  name  request u64  operation
+
+where the request is a number that tells the operations of one sender apart.
 
 and a part of the state begins with its kind, u8:
 
     MADE    the block's own snapshot
-    EARLY   a snapshot or none, then what came after it: operations (position, sender, bytes) and primary views
+    EARLY   a snapshot or none, then what came after it: operations (position, sender, request, bytes) and primary views
     LOST    more came than could be kept
+
+A block that raises in `apply` or `on_view` stops nobody else: the exception goes to `failed`, with the traceback.
 
 Bounds: MOST_EARLY_BYTES and MOST_EARLY_NAMES over all that is kept; a name beyond that is LOST, and making its block
 here is refused. Who makes its blocks right after joining keeps next to nothing.
@@ -25,6 +29,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from struct import Struct
 
 from motet.errors import MisuseError
 from motet.protocol.core.identity import Address
@@ -37,9 +42,11 @@ MOST_EARLY_BYTES = 16 << 20
 MOST_EARLY_NAMES = 1_024
 EVENT_BYTES = 100  # what a kept event counts beside its bytes
 MOST_NAME_BYTES = 255
+REQUEST = Struct("<Q")
 
-Apply = Callable[[int | None, Address, bytes], None]
-Operation = tuple[int, Address, bytes]  # position, sender, bytes
+Apply = Callable[[int, Address, int, bytes], object]  # position, sender, request, operation
+Operation = tuple[int, Address, int, bytes]  # the same
+Failed = Callable[[str, int | None, Address | None, Exception], None]  # name, position, sender, what was raised
 Told = Operation | View
 
 
@@ -67,8 +74,14 @@ class _Early:
     size: int = 0
 
 
+def log_failure(name: str, position: int | None, sender: Address | None, error: Exception) -> None:
+    what = "a view" if position is None else f"the operation at position {position} of {sender}"
+    logger.error("block %r raised an exception for %s", name, what, exc_info=error)
+
+
 class Blocks:
-    def __init__(self) -> None:
+    def __init__(self, failed: Failed = log_failure) -> None:
+        self._failed = failed
         self._blocks: dict[str, _Block] = {}
         self._early: dict[str, _Early | None] = {}  # None: LOST
         self._early_bytes = 0
@@ -92,27 +105,34 @@ class Blocks:
                 f"so much was done with block {name!r} before it was made here that it could not be kept; "
                 f"make blocks right after joining"
             )
-        block = self._blocks[name] = _Block(apply, on_view, take, restore, take())
+        block = _Block(apply, on_view, take, restore, take())
+        if early.snapshot is not None:
+            restore(early.snapshot)  # if this raises, the block is not made, and what came for it is still kept
+        self._blocks[name] = block
         self._forget(name)
-        self._play(block, early)
+        for told in early.told:
+            self._play(name, block, told)
 
-    def apply(self, position: int | None, sender: Address, messages: Sequence[bytes]) -> None:
+    def apply(self, position: int, sender: Address, messages: Sequence[bytes]) -> None:
         """Messages of port BLOCKS; the first is at `position` of the log."""
         for offset, message in enumerate(messages):
-            self._apply(None if position is None else position + offset, sender, message)
+            self._apply(position + offset, sender, message)
 
-    def _apply(self, position: int | None, sender: Address, message: bytes) -> None:
+    def _apply(self, position: int, sender: Address, message: bytes) -> None:
         end = 1 + message[0] if message else 1
-        name, operation = message[1:end].decode(errors="replace"), message[end:]
+        if len(message) < end + REQUEST.size:
+            return
+        name, operation = message[1:end].decode(errors="replace"), message[end + REQUEST.size :]
+        told = (position, sender, *REQUEST.unpack_from(message, end), operation)
         block = self._blocks.get(name)
         if block is not None:
-            block.apply(position, sender, operation)
-        elif position is not None and name and len(message) >= end:
-            self._keep(name, (position, sender, operation), len(operation))
+            self._play(name, block, told)
+        elif name:
+            self._keep(name, told, len(operation))
 
     def on_view(self, view: View) -> None:
-        for block in tuple(self._blocks.values()):
-            block.on_view(view)
+        for name, block in tuple(self._blocks.items()):
+            self._play(name, block, view)
         if view.is_primary:  # nothing is ordered in another one
             for name in tuple(self._early):
                 self._keep(name, view, EVENT_BYTES * len(view.members))
@@ -143,8 +163,9 @@ class Blocks:
         elif early is None:
             logger.error("the state of block %r did not come whole: its copy here is not to be trusted", name)
         else:
-            block.restore(block.initial)
-            self._play(block, early)
+            block.restore(block.initial if early.snapshot is None else early.snapshot)
+            for told in early.told:
+                self._play(name, block, told)
 
     def _take_over(self, name: str, early: _Early | None) -> None:
         size = 0 if early is None else early.size
@@ -153,14 +174,16 @@ class Blocks:
         self._early[name] = early
         self._early_bytes += size
 
-    def _play(self, block: _Block, early: _Early) -> None:
-        if early.snapshot is not None:
-            block.restore(early.snapshot)
-        for told in early.told:
+    def _play(self, name: str, block: _Block, told: Told) -> None:
+        """One operation or view. What the block raises concerns neither the other blocks nor the group."""
+        try:
             if isinstance(told, View):
                 block.on_view(told)
             else:
                 block.apply(*told)
+        except Exception as error:
+            position, sender = (None, None) if isinstance(told, View) else told[:2]
+            self._failed(name, position, sender, error)
 
     def _keep(self, name: str, told: Told, size: int) -> None:
         if name not in self._early and len(self._early) >= MOST_EARLY_NAMES:
@@ -187,8 +210,8 @@ class Blocks:
         assert not self._early.keys() & self._blocks.keys()
 
 
-def message_of(name: str, operation: bytes) -> bytes:
-    return bytes([len(name.encode())]) + name.encode() + operation
+def message_of(name: str, request: int, operation: bytes) -> bytes:
+    return bytes([len(name.encode())]) + name.encode() + REQUEST.pack(request) + operation
 
 
 def _read_part(name: str, part: bytes) -> _Early | None:
@@ -208,14 +231,15 @@ def _read_part(name: str, part: bytes) -> _Early | None:
 def _write_told(told: Told) -> bytes:
     if isinstance(told, View):
         return FLAG.write(True) + VIEW.write(told)
-    position, sender, operation = told
-    return FLAG.write(False) + U64.write(position) + ADDRESS.write(sender) + BYTES.write(operation)
+    position, sender, request, operation = told
+    fixed = FLAG.write(False) + U64.write(position) + ADDRESS.write(sender) + U64.write(request)
+    return fixed + BYTES.write(operation)
 
 
 def _read_told(reader: Reader) -> Told:
     if FLAG.read(reader):
         return VIEW.read(reader)
-    return U64.read(reader), ADDRESS.read(reader), BYTES.read(reader)
+    return U64.read(reader), ADDRESS.read(reader), U64.read(reader), BYTES.read(reader)
 
 
 def _write_early(early: _Early) -> bytes:

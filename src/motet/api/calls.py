@@ -15,6 +15,7 @@ from math import inf
 from struct import Struct
 from typing import NamedTuple
 
+from motet.api.payloads import plain
 from motet.errors import CallTimeoutError, PeerUnreachableError, RemoteError
 from motet.protocol.core.identity import Address
 
@@ -104,11 +105,11 @@ class Calls:
             return
         try:
             result = self.handler(source, payload)
+            if not inspect.isawaitable(result):
+                self._answer(source, REPLY, number, plain(result, "an answer"))
+                return
         except Exception as error:  # the caller hears of it
             self._fail(source, number, error)
-            return
-        if not inspect.isawaitable(result):
-            self._answer(source, REPLY, number, result)
             return
         task = asyncio.ensure_future(self._finish(source, number, result))
         self._tasks.add(task)
@@ -116,7 +117,7 @@ class Calls:
 
     async def _finish(self, source: Address, number: int, result: Awaitable[bytes]) -> None:
         try:
-            self._answer(source, REPLY, number, await result)
+            self._answer(source, REPLY, number, plain(await result, "an answer"))
         except asyncio.CancelledError:
             self._answer(source, FAILURE, number, b"the handler was cancelled")
             raise

@@ -36,7 +36,7 @@ class Gathering:
         """One plain message of the application that does not join what gathers."""
         self.flush()
         size = len(message) + MESSAGE_OVERHEAD
-        if self._driver.gathers and send_queue.outstanding <= SEND_QUEUE_BYTES:
+        if self._driver.is_send_scheduled and send_queue.outstanding <= SEND_QUEUE_BYTES:
             self._begin(stream, (send_queue_key, send_queue))
             self.put(message)
             self.room -= size

@@ -1,4 +1,4 @@
-"""The public face of one member: `async with motet.join(...) as group`.
+"""The public interface of one member: `async with motet.join(...) as group`.
 
 Everything here runs on the application's loop. The protocols run on the driver's, in a thread of their own; between the
 two go lists, one per wake-up and not one per message. Invariant: events come out in the order in which they happened.
@@ -7,19 +7,25 @@ two go lists, one per wake-up and not one per message. Invariant: events come ou
 from __future__ import annotations
 
 import asyncio
+import atexit
 import json
 import logging
+import warnings
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from concurrent.futures import Future
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from weakref import WeakSet
 
-from motet.api.block_registry import Apply, Blocks, message_of
+from motet.api import events
+from motet.api.block_registry import Apply, Blocks, log_failure, message_of
 from motet.api.calls import Calls, Handler
 from motet.api.events import ORDERS, Batch, BatchEvent, Event
 from motet.api.gathering import MOST_BYTES, Gathering
 from motet.api.keys import keyed, split_keys
+from motet.api.payloads import Payload, plain, plain_all
 from motet.api.queue import MESSAGE_OVERHEAD, Batches, EventQueue, Later, weight_of
 from motet.api.receipts import Receipt, ReceiptTracker
 from motet.api.send_queues import SEND_QUEUE_BYTES, SendQueues, measure
@@ -36,7 +42,7 @@ from motet.errors import (
 from motet.protocol.core.effects import Channel, Effect, SendFailed
 from motet.protocol.core.identity import Address
 from motet.protocol.core.units import SECOND
-from motet.protocol.core.view import View
+from motet.protocol.core.view import NO_VIEW, View
 from motet.protocol.member import Delivered, Member, Superseded
 from motet.protocol.membership.engine import Left, ViewInstalled
 from motet.protocol.membership.transfer import (
@@ -67,10 +73,24 @@ Order = Literal["total", "fifo"]
 CHANNELS = {"total": Channel.TOTAL, "fifo": Channel.MULTICAST}
 SEND_QUEUES: dict[str, SendQueueKey] = {name: (channel, None) for name, channel in CHANNELS.items()}
 OPERATION_S = 10.0  # how long the driver may take for a question
+unclosed: WeakSet[Group] = WeakSet()
+
+
+@atexit.register
+def _warn_of_unclosed() -> None:
+    """A group whose driver still runs is held by the driver's thread, so nobody collects it before the process ends."""
+    for group in tuple(unclosed):
+        group._warn_if_open()
 
 
 class Group:
-    """One member of one group. Made by `motet.join`."""
+    """One member of one group. Made by `motet.join`.
+
+    Leave it with `await group.leave()`, or enter it with `async with`. A group that was neither left nor closed gives a
+    ResourceWarning when it is collected, or when the process ends.
+    """
+
+    _is_open = False  # it was started, and has not ended
 
     def __init__(
         self,
@@ -82,6 +102,7 @@ class Group:
         on_call: Handler | None = None,
         state_provider: StateProvider | None = None,
         state_receiver: StateReceiver | None = None,
+        stable_events: bool = False,
     ) -> None:
         self.name = name
         self.position = 0  # of the last message of the log that was taken from the driver
@@ -94,8 +115,10 @@ class Group:
         self._send_queues = SendQueues(self._check_open)
         self._streams = {name: (key, self._send_queues.at(key)) for name, key in SEND_QUEUES.items()}
         self._gathering = Gathering(driver, self._loop)
-        self._receipt_tracker = ReceiptTracker()
-        self._blocks = Blocks()
+        self._receipts = ReceiptTracker()
+        self._blocks = Blocks(self._block_failed)
+        self._requests = count(1)  # of operations that are sent without a number of their own
+        self._gives_stable = stable_events
         self._state = StateParts(state_provider, state_receiver, self._blocks, self._enqueue, self._fail_state)
         self._calls = Calls(self._send_call)
         self._calls.handler = on_call
@@ -111,24 +134,27 @@ class Group:
 
     @property
     def view(self) -> View:
+        """Who is in the group now, as this member knows it."""
         return self._view
 
     @property
     def address(self) -> Address:
+        """This member's own address, as the others have it in their views."""
         return self._driver.member.address
 
     @property
     def stable_position(self) -> int:
         """Every member of the primary view has delivered the log up to here."""
-        return self._receipt_tracker.stable
+        return self._receipts.stable
 
     @property
     def failing_lookups(self) -> str:
         """Which look-ups of `discovery_dns` and `discovery_directory` fail, and why; empty if none does."""
-        return self._driver.lookups.in_words()
+        return self._driver.lookups.describe_failures()
 
     @property
     def is_closed(self) -> bool:
+        """Whether this member has left, or has failed."""
         return self._end is not None
 
     async def until(self, is_wanted: Callable[[View], bool]) -> View:
@@ -143,7 +169,7 @@ class Group:
     # Sending
 
     async def multicast(
-        self, payload: bytes, *, order: Order = "total", key: bytes | None = None, wait: bool = True
+        self, payload: Payload, *, order: Order = "total", key: Payload | None = None, wait: bool = True
     ) -> Receipt:
         """To all members, ourselves included. Waits for window space only.
 
@@ -151,6 +177,7 @@ class Group:
         `NotPrimaryError` with `wait=False`. `order="fifo"`: in the order of this sender, in any view.
         """
         if type(payload) is not bytes or len(payload) >= MOST_BYTES or key is not None or not wait:
+            payload = plain(payload)
             return await self.multicast_many((payload,), order=order, keys=None if key is None else (key,), wait=wait)
         gathering = self._gathering
         if gathering.stream is order:  # a message that follows another one: little may be done for each of them
@@ -158,30 +185,30 @@ class Group:
             gathering.room -= len(payload) + MESSAGE_OVERHEAD
             if gathering.room < 0:
                 gathering.flush()
-            return self._receipt_tracker.unordered if order == "fifo" else self._receipt_tracker.issue(1)
+            return self._receipts.unordered if order == "fifo" else self._receipts.issue(1)
         stream = self._streams.get(order)
         if stream is None or self._end is not None or stream[1].outstanding > SEND_QUEUE_BYTES:
             return await self.multicast_many((payload,), order=order)
         gathering.add(order, *stream, payload)
-        return self._receipt_tracker.unordered if order == "fifo" else self._receipt_tracker.issue(1)
+        return self._receipts.unordered if order == "fifo" else self._receipts.issue(1)
 
     async def multicast_many(
         self,
-        payloads: Sequence[bytes],
+        payloads: Iterable[Payload],
         *,
         order: Order = "total",
-        keys: Sequence[bytes] | None = None,
+        keys: Iterable[Payload] | None = None,
         wait: bool = True,
     ) -> Receipt:
         """Many at once: the fast way. They are delivered in this order, without others of this member in between."""
-        port = Port.APP
-        if keys is not None:
-            payloads, port = keyed(keys, payloads), Port.KEYED
+        if order not in CHANNELS:
+            raise MisuseError(f'order={order!r} is unknown; it is "total" or "fifo"')
+        messages, port = _with_keys(plain_all(payloads), keys)
         if not wait and order == "total" and not self._view.is_primary:
             raise NotPrimaryError(
                 f"{self._view} is not primary: without a majority nothing can be ordered; wait for a primary view"
             )
-        return await self._multicast(payloads, CHANNELS[order], port)
+        return await self._multicast(messages, CHANNELS[order], port)
 
     async def _multicast(
         self, messages: Sequence[bytes], channel: Channel, port: int, tag: Tag | None = None
@@ -190,21 +217,19 @@ class Group:
         size = measure(messages)
         send_queue = await self._send_queues.space((channel, None))
         send_queue.outstanding += size
-        receipt = (
-            self._receipt_tracker.issue(len(messages)) if channel is Channel.TOTAL else self._receipt_tracker.unordered
-        )
+        receipt = self._receipts.issue(len(messages)) if channel is Channel.TOTAL else self._receipts.unordered
         self._gathering.offer(Outgoing((channel, None), messages, port, tag, size))
         return receipt
 
     async def append(
-        self, payloads: Sequence[bytes], *, producer: int, sequence: int, keys: Sequence[bytes] | None = None
+        self, payloads: Iterable[Payload], *, producer: int, sequence: int, keys: Iterable[Payload] | None = None
     ) -> Receipt:
         """One unit that may be sent again, through any member, and is in the log once. It must fit into a frame.
 
         `producer` names who writes, `sequence` counts its units upwards. The receipt of a repetition ends with
         `RepeatedAppendError`.
         """
-        messages, port = (payloads, Port.APP) if keys is None else (keyed(keys, payloads), Port.KEYED)
+        messages, port = _with_keys(plain_all(payloads), keys)
         return await self._multicast(messages, Channel.TOTAL, port, Tag(producer, sequence))
 
     @property
@@ -212,7 +237,7 @@ class Group:
         """How large one unit of `append` may be."""
         return self._driver.member.append_bytes
 
-    async def send(self, to: Address, payload: bytes) -> None:
+    async def send(self, to: Address, payload: Payload) -> None:
         """To one member, reliably and in order. Waits for window space only."""
         is_plain = type(payload) is bytes and len(payload) < MOST_BYTES
         gathering = self._gathering
@@ -223,19 +248,21 @@ class Group:
                 gathering.flush()
             return None
         if type(to) is not Address or not is_plain or self._end is not None:
-            return await self.send_many(to, (payload,))
+            return await self.send_many(to, (plain(payload),))
         send_queue = self._send_queues.at((Channel.UNICAST, to))
         if send_queue.outstanding > SEND_QUEUE_BYTES:
             return await self.send_many(to, (payload,))
         gathering.add(to, (Channel.UNICAST, to), send_queue, payload)
         return None
 
-    async def send_many(self, to: Address, payloads: Sequence[bytes]) -> None:
+    async def send_many(self, to: Address, payloads: Iterable[Payload]) -> None:
+        """Many to one member; they are delivered in this order."""
         self._check_open()
+        messages = plain_all(payloads)
         if not isinstance(to, Address):
-            raise MisuseError(f"{to!r} is no member; take one of group.view.members")
+            raise _no_member(to)
         await self._send_queues.space((Channel.UNICAST, to))
-        self._send_direct(to, payloads, Port.APP)
+        self._send_direct(to, messages, Port.APP)
 
     def _send_direct(self, to: Address, messages: Sequence[bytes], port: int) -> None:
         size = measure(messages)
@@ -244,12 +271,14 @@ class Group:
 
     # Calls
 
-    async def call(self, to: Address, payload: bytes, *, timeout: float | None = 5.0) -> bytes:
+    async def call(self, to: Address, payload: Payload, *, timeout: float | None = 5.0) -> bytes:
         """Ask one member and wait for its answer; its `on_call` handler makes it."""
         self._check_open()
-        return await self._calls.call(to, payload, timeout)
+        if not isinstance(to, Address):
+            raise _no_member(to)
+        return await self._calls.call(to, plain(payload, "a question"), timeout)
 
-    async def call_all(self, payload: bytes, *, timeout: float | None = 5.0) -> dict[Address, bytes | MotetError]:
+    async def call_all(self, payload: Payload, *, timeout: float | None = 5.0) -> dict[Address, bytes | MotetError]:
         """Ask every member of the view, ourselves included; who fails to answer is there with its error."""
         members = self._view.members
         calls = (self.call(member, payload, timeout=timeout) for member in members)
@@ -301,11 +330,11 @@ class Group:
 
     # What the driver tells
 
-    def listen(self, news: list[Effect]) -> None:
+    def _listen(self, news: list[Effect]) -> None:
         """On the driver's thread."""
-        self._observer.hear(news)
+        self._observer.observe(news)
         self._inbox.append(news)
-        if not self._is_drain_planned and not self._driver.hands_over:
+        if not self._is_drain_planned and not self._driver.is_processing_batch:
             self._is_drain_planned = True
             try:
                 if self._driver.has_thread:
@@ -317,9 +346,9 @@ class Group:
 
     def _drain(self) -> None:
         self._is_drain_planned = False
-        self.take_news()
+        self._take_news()
 
-    def take_news(self) -> None:
+    def _take_news(self) -> None:
         """All that the driver has told, on the application's loop."""
         inbox = self._inbox
         while inbox:
@@ -343,17 +372,17 @@ class Group:
             case Delivered():
                 self._delivered(effect)
             case Superseded():
-                self._receipt_tracker.deliver(effect.count, effect.position)
+                self._receipts.deliver(effect.count, effect.position)
             case Freed():
                 self._send_queues.freed(effect)
             case StableAdvanced():
-                self._receipt_tracker.advance_stable(effect.position)
+                self._stable_advanced(effect.position)
             case ViewInstalled():
                 self._enter(effect)
             case SendFailed():
                 self._send_failed(effect)
             case AppendRepeated():
-                self._receipt_tracker.skip(effect)
+                self._receipts.skip(effect)
             case RolledBack():
                 self._rolled_back(effect)
             case ProvideState():
@@ -385,7 +414,7 @@ class Group:
         if effect.channel is Channel.TOTAL and position is not None:
             self.position = position + len(messages) - 1
             if effect.sender == self.address and not effect.is_replayed:
-                self._receipt_tracker.deliver(len(messages), position)
+                self._receipts.deliver(len(messages), position)
         if effect.port == Port.APP:
             batch = Batch(effect.sender, messages, position, ORDERS[effect.channel])
             self._enqueue(batch, weight_of(messages, effect.bodies))
@@ -395,20 +424,21 @@ class Group:
             self._enqueue(batch, weight_of(messages, effect.bodies))
         elif effect.port == Port.RPC:
             self._calls.receive(effect.sender, messages)
-        elif effect.port == Port.BLOCKS:
+        elif effect.port == Port.BLOCKS and position is not None:
             self._blocks.apply(position, effect.sender, messages)
         elif effect.port == Port.NOTICE:
-            self._observer.hear_notice(effect.sender, messages[-1])
+            self._observer.receive_notice(effect.sender, messages[-1])
 
     def _enter(self, effect: ViewInstalled) -> None:
-        gone = [member for member in self._view.members if member not in effect.view]
+        installed = _view_event(self._view, effect)
+        gone = installed.left
         self._view = effect.view
         for member in gone:
             self._calls.lost(member)
             self._send_queues.drop(member)
         self._blocks.on_view(effect.view)
         self._tell_services()
-        self._enqueue(effect)
+        self._enqueue(installed)
         waiters, self._view_waiters = self._view_waiters, []
         for is_wanted, future in waiters:
             if not future.done() and is_wanted(effect.view):
@@ -418,18 +448,29 @@ class Group:
 
     def _send_failed(self, effect: SendFailed) -> None:
         if effect.channel is Channel.TOTAL and effect.first:
-            self._receipt_tracker.fail(effect.first, effect.last, effect.error)
+            self._receipts.fail(effect.first, effect.last, effect.error)
         elif effect.channel is Channel.UNICAST and effect.to is not None:
             self._calls.lost(effect.to, effect.error)
-        self._enqueue(effect)
+        order = ORDERS[effect.channel]
+        self._enqueue(events.SendFailed(order, effect.to, effect.first, effect.last, effect.error))
+
+    def _stable_advanced(self, position: int) -> None:
+        self._receipts.advance_stable(position)
+        if self._gives_stable:
+            self._enqueue(events.StableAdvanced(position), MESSAGE_OVERHEAD)
+
+    def _block_failed(self, name: str, position: int | None, sender: Address | None, error: Exception) -> None:
+        """The other blocks, and the events of the group, go on."""
+        log_failure(name, position, sender, error)
+        self._enqueue(events.BlockFailed(name, position, sender, error))
 
     def _rolled_back(self, effect: RolledBack) -> None:
         error = LeftGroupError(
-            f"positions from {effect.first} on were taken back: this member was cut off from the primary component; "
+            f"positions from {effect.first} on were rolled back: this member was cut off from the primary component; "
             "look into the log before sending them again"
         )
-        self._receipt_tracker.roll_back(effect.first, error)
-        self._enqueue(effect)
+        self._receipts.roll_back(effect.first, error)
+        self._enqueue(events.RolledBack(effect.first, effect.last))
 
     # The state of the application
 
@@ -457,7 +498,7 @@ class Group:
         """The traceback was logged where the provider raised."""
         whose = "this member's application" if effect.by == self.address else str(effect.by)
         logger.warning("%s did not give the state of group %r: %s", whose, self.name, effect.reason)
-        self._enqueue(effect)
+        self._enqueue(events.StateRefused(effect.by, effect.reason))
 
     def _state_lost(self, effect: StateLost) -> None:
         self._state.void()
@@ -467,7 +508,7 @@ class Group:
             effect.view,
             self.name,
         )
-        self._enqueue(effect)
+        self._enqueue(events.StateLost(effect.view, had_it=effect.lineage != NO_VIEW))
 
     def _warn_of_delay(self, effect: StateDelayed) -> None:
         logger.warning(
@@ -525,12 +566,20 @@ class Group:
         take: Callable[[], bytes],
         restore: Callable[[bytes], None],
     ) -> None:
-        """Operations under this name go to `apply`, in the order of the log, at every member that registers it."""
+        """Operations under this name go to `apply`, in the order of the log, at every member that registers it.
+
+        `apply(position, sender, request, operation)`: `request` tells the operations of one sender apart. What it
+        returns is ignored here; `ReplicatedState` hands it to whoever asked. What it raises is logged with its
+        traceback and comes as the event `BlockFailed`. `take` makes the snapshot that `restore` takes elsewhere.
+        """
         self._blocks.register(name, apply, on_view, take, restore)
         self._driver.do(self._driver.member.require_state)
 
-    async def multicast_block(self, name: str, operation: bytes) -> Receipt:
-        return await self._multicast((message_of(name, operation),), Channel.TOTAL, Port.BLOCKS)
+    async def multicast_block(self, name: str, operation: Payload, *, request: int | None = None) -> Receipt:
+        """An operation for the block of this name, at every member; numbered by the group unless `request` is given."""
+        number = next(self._requests) if request is None else request
+        message = message_of(name, number, plain(operation, "an operation"))
+        return await self._multicast((message,), Channel.TOTAL, Port.BLOCKS)
 
     # Operations
 
@@ -544,7 +593,7 @@ class Group:
         """
         self._check_open()
         if not isinstance(member, Address):
-            raise MisuseError(f"{member!r} is no member; take one of group.view.members")
+            raise _no_member(member)
         ended = await asyncio.wrap_future(self._driver.ask(lambda: self._driver.sync(member)))
         await asyncio.wrap_future(ended)
 
@@ -565,30 +614,30 @@ class Group:
             "messages": queue.waiting_messages,
             "bytes": queue.weight,
             "limit": queue.limit,
-            "held": queue.is_held,
+            "paused": queue.is_held,
         }
         return self._driver.ask(self._observer.stats).result(OPERATION_S)
 
-    def ask(self, question: Callable[[], T]) -> Future[T]:
+    def _ask(self, question: Callable[[], T]) -> Future[T]:
         """Run something on the driver's loop, where the member can be looked at."""
         return self._driver.ask(question)
 
-    def look(self, question: Callable[[Member], T]) -> Future[T]:
+    def _look(self, question: Callable[[Member], T]) -> Future[T]:
         """Ask something about the member; the question runs on the driver's loop, and must change nothing."""
         return self._driver.ask(lambda: question(self._driver.member))
 
     # Services
 
-    def observe_journal(self, journal_writer: JournalWriter | None) -> None:
+    def _observe_journal(self, journal_writer: JournalWriter | None) -> None:
         if journal_writer is not None:
             self._observer.first = lambda: journal_writer.journal.first
 
-    def serves(self, name: str, place: str, close: Callable[[], None]) -> None:
+    def _serves(self, name: str, place: str, close: Callable[[], None]) -> None:
         """Something is served beside the group; it is closed with it."""
         self._observer.services[name] = place
-        self.on_close(close)
+        self._on_close(close)
 
-    def on_close(self, close: Callable[[], None]) -> None:
+    def _on_close(self, close: Callable[[], None]) -> None:
         """Call this, in a thread, when the group is closed; last come, first called."""
         self._closers.append(close)
 
@@ -636,14 +685,35 @@ class Group:
     async def __aexit__(self, *exc: object) -> None:
         await self.leave()
 
+    def _opened(self) -> None:
+        """It runs from now on, so it has to be left."""
+        self._is_open = True
+        unclosed.add(self)
+
+    def _warn_if_open(self) -> None:
+        if self._is_open:
+            self._is_open = False  # once is enough
+            warnings.warn(
+                f"{self._driver.member.address} was never taken out of group {self.name!r}; "
+                "use `async with motet.join(...)`, or await group.leave()",
+                ResourceWarning,
+                stacklevel=2,
+                source=self,
+            )
+
+    def __del__(self) -> None:
+        self._warn_if_open()
+
     def _finish(self, error: MotetError) -> None:
         if self._end is not None:
             return
         self._end = error
+        self._is_open = False
+        unclosed.discard(self)
         if not self._left.done():
             self._left.set_result(None)
         self._gathering.drop()
-        self._receipt_tracker.close(error)
+        self._receipts.close(error)
         self._send_queues.close()
         waiting: list[asyncio.Future[Any]] = [future for _, future in self._view_waiters]
         for future in [*waiting, *self._snapshots.waiting]:
@@ -655,3 +725,25 @@ class Group:
     def _check_open(self) -> None:
         if self._end is not None:
             raise self._end
+
+
+def _no_member(to: object) -> MisuseError:
+    return MisuseError(f"{to!r:.80} is no member; take one of group.view.members")
+
+
+def _with_keys(messages: Sequence[bytes], keys: Iterable[Payload] | None) -> tuple[Sequence[bytes], Port]:
+    """As they travel: a message with a key has the key in front."""
+    return (messages, Port.APP) if keys is None else (keyed(plain_all(keys, "a key"), messages), Port.KEYED)
+
+
+def _view_event(before: View, effect: ViewInstalled) -> events.ViewInstalled:
+    """What changed from one view to the next, with addresses where the protocol counts incarnations."""
+    view = effect.view
+    return events.ViewInstalled(
+        view,
+        joined=tuple(member for member in view.members if member not in before),
+        left=tuple(member for member in before.members if member not in view),
+        subviews=effect.subviews,
+        lacking=tuple(member for member in view.members if member.incarnation in effect.lacking),
+        position=effect.position,
+    )

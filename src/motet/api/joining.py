@@ -8,12 +8,13 @@ import logging
 import random
 import socket
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from motet.api.calls import Handler
 from motet.api.group import Group
+from motet.api.options import check_options, checked_config, checked_seeds
 from motet.api.state import StateProvider, StateReceiver
 from motet.config import Config
 from motet.errors import JoinError
@@ -45,11 +46,12 @@ class Joining:
     """What `join` returns: await it, or enter it with `async with`, which also leaves in the end."""
 
     group: str
+    _: KW_ONLY
     bind: str = "127.0.0.1:0"
-    seeds: Sequence[str] | None = None
+    seeds: str | Sequence[str] | None = None
     name: str | None = None
     advertise: str | None = None
-    config: Config = field(default_factory=Config.local)
+    config: Config | None = None
     on_call: Handler | None = None
     state_provider: StateProvider | None = None
     state_receiver: StateReceiver | None = None
@@ -57,11 +59,19 @@ class Joining:
     consume: bool = True
     journal: str | Path | None = None
     replay_from: int | None = None  # first hand the application what the journal has from this position on
+    stable_events: bool = False
     wait: bool = True
     timeout: float | None = None
-    world: World = REAL_WORLD  # `motet.testing` has others
-    _joined: Group | None = None
-    _own_host: str | None = None  # `advertise`, by address
+    _world: World = field(default=REAL_WORLD, init=False)  # `motet.testing` has others
+    _settings: Config = field(init=False)
+    _joined: Group | None = field(default=None, init=False)
+    _own_host: str | None = field(default=None, init=False)  # `advertise`, by address
+
+    def __post_init__(self) -> None:
+        """What has the wrong type is refused here, where the traceback shows the line that is wrong."""
+        self._settings = Config.local() if self.config is None else checked_config(self.config)
+        self.seeds = None if self.seeds is None else checked_seeds(self.seeds)
+        check_options(self)
 
     def __await__(self) -> Generator[Any, None, Group]:
         return self._join().__await__()
@@ -76,7 +86,7 @@ class Joining:
 
     async def _join(self) -> Group:
         seeds = self._places()
-        config = self.config if seeds is None else replace(self.config, seeds=tuple(seeds))
+        config = self._settings if seeds is None else replace(self._settings, seeds=tuple(seeds))
         group = self._start(await self._by_address(config))
         if not self.wait:
             asyncio.get_running_loop().call_later(WARN_AFTER_S, self._tell_if_lonely, group)
@@ -89,7 +99,7 @@ class Joining:
         return group
 
     def _places(self) -> Sequence[str] | None:
-        return self.seeds
+        return None if self.seeds is None else checked_seeds(self.seeds)
 
     async def _by_address(self, config: Config) -> Config:
         """The same config without host names; this one's own is looked up as well."""
@@ -106,7 +116,7 @@ class Joining:
         bind = parse_endpoint(self.bind)
         config.check_bind(bind)
         with contextlib.ExitStack() as undo:
-            transport = self.world.bind(bind, _transport_config(config))
+            transport = self._world.bind(bind, _transport_config(config))
             undo.callback(transport.close)
             journal = self._open_journal(config)
             if journal is not None:
@@ -118,19 +128,21 @@ class Joining:
             self._trace(driver, group, config, undo)
             self._serve(group, config, journal_writer)
             undo.pop_all()
-        group.observe_journal(journal_writer)
+        group._observe_journal(journal_writer)
         keep_heap()
         if self.thread:
             driver.start_in_thread()
         else:
-            driver.start_on(asyncio.get_running_loop(), group.take_news, config.spin_ns)
+            driver.start_on(asyncio.get_running_loop(), group._take_news, config.spin_ns)
+        if self._world is REAL_WORLD:  # a simulated member holds nothing that outlives its test
+            group._opened()
         return group
 
     def _open_journal(self, config: Config) -> Journal | None:
         if self.journal is None:
             return None
         journal = Journal.open(self.journal, self.group, config.journal_config())
-        if journal.recovery.cut_bytes:
+        if journal.recovery.truncated_bytes:
             logger.warning("journal %s: %s", self.journal, journal.recovery)
         return journal
 
@@ -143,6 +155,7 @@ class Joining:
             on_call=self.on_call,
             state_provider=self.state_provider,
             state_receiver=self.state_receiver,
+            stable_events=self.stable_events,
         )
 
     def _serve(self, group: Group, config: Config, journal_writer: JournalWriter | None) -> None:
@@ -157,7 +170,7 @@ class Joining:
         from motet.runtime.journal_writer import JournalWriter  # brings pyarrow along
 
         takes_state = self.state_receiver is not None
-        wall_clock = self.world.wall_clock
+        wall_clock = self._world.wall_clock
         journal_writer = JournalWriter(
             journal, driver.member, driver.do, replays=not takes_state, wall_clock=wall_clock
         )
@@ -173,11 +186,11 @@ class Joining:
             trace = BackgroundTrace(open_trace(config.trace_file))
             undo.callback(trace.close)
             driver.tracer = Tracer(driver.member, trace.emit)
-            group.on_close(trace.close)
+            group._on_close(trace.close)
 
     def _driver(self, transport: Transport, config: Config, journal: Journal | None) -> tuple[Driver, list[Group]]:
         address = self._address(transport.endpoint)
-        rng = self.world.draw_rng()
+        rng = self._world.draw_rng()
         waits_for_disk = journal is not None and journal.config.waits_for_disk
         settings = config.member_config(
             wants_state=True,
@@ -191,13 +204,13 @@ class Joining:
         listeners: list[Group] = []
 
         def listen(news: list[Effect]) -> None:
-            listeners[0].listen(news)
+            listeners[0]._listen(news)
 
         keyring, envelope = config.keyring(), None
         if keyring is not None:
             envelope = SealedEnvelope(keyring, address.incarnation, member.counters, window=config.replay_window)
         faults = FaultInjector(random.Random(rng.getrandbits(64)), member.counters)
-        driver = Driver(member, transport, listen, faults=faults, envelope=envelope, world=self.world)
+        driver = Driver(member, transport, listen, faults=faults, envelope=envelope, world=self._world)
         self._watch_over(driver, config)
         return driver, listeners
 
@@ -212,7 +225,7 @@ class Joining:
     def _address(self, bound: Endpoint) -> Address:
         host = self._own_host or self.advertise or (_own_host() if bound.host in WILDCARDS else bound.host)
         name = self.name or f"{host}:{bound.port}"
-        return Address.draw(name, host, bound.port, self.world.draw_rng())
+        return Address.draw(name, host, bound.port, self._world.draw_rng())
 
     async def _until_primary(self, group: Group) -> None:
         loop = asyncio.get_running_loop()
@@ -233,7 +246,7 @@ class Joining:
         logger.warning("%s still waits for group %r. %s", group.address, self.group, self._what_was_tried(group))
 
     def _what_was_tried(self, group: Group) -> str:
-        seeds = ", ".join(self._places() or self.config.seeds) or "no seeds, so only members that come by themselves"
+        seeds = ", ".join(self._places() or self._settings.seeds) or "no seeds, so only members that come by themselves"
         others = [str(member) for member in group.view.members if member != group.address]
         heard = f"It is with {', '.join(others)}, too few of the group" if others else "Nobody answered"
         if failing := group.failing_lookups:
@@ -248,18 +261,53 @@ def _is_primary(view: View) -> bool:
     return view.is_primary
 
 
-def join(group: str, **options: Any) -> Joining:
-    """Join a group: `async with motet.join("orders", bind="127.0.0.1:7801", seeds=["127.0.0.1:7800"]) as group`.
+def join(
+    group: str,
+    *,
+    bind: str = "127.0.0.1:0",
+    seeds: str | Sequence[str] | None = None,
+    name: str | None = None,
+    advertise: str | None = None,
+    config: Config | None = None,
+    on_call: Handler | None = None,
+    state_provider: StateProvider | None = None,
+    state_receiver: StateReceiver | None = None,
+    thread: bool = True,
+    consume: bool = True,
+    journal: str | Path | None = None,
+    replay_from: int | None = None,
+    stable_events: bool = False,
+    wait: bool = True,
+    timeout: float | None = None,
+) -> Joining:
+    """Join a group: `async with motet.join("orders", bind="127.0.0.1:7801", seeds="127.0.0.1:7800") as group`.
 
-    The first process needs no seeds, or is one of them. See `Joining` for all options.
+    The first process needs no seeds, or is one of them. The reference has a line for each option.
     """
-    return Joining(group, **options)
+    return Joining(
+        group,
+        bind=bind,
+        seeds=seeds,
+        name=name,
+        advertise=advertise,
+        config=config,
+        on_call=on_call,
+        state_provider=state_provider,
+        state_receiver=state_receiver,
+        thread=thread,
+        consume=consume,
+        journal=journal,
+        replay_from=replay_from,
+        stable_events=stable_events,
+        wait=wait,
+        timeout=timeout,
+    )
 
 
 def _memory(journal: Journal | None) -> DurableState:
     if journal is None:
         return DurableState()
-    past = (*journal.past, *((journal.owner.incarnation,) if journal.owner is not None else ()))
+    past = (*journal.past_incarnations, *((journal.owner.incarnation,) if journal.owner is not None else ()))
     known = (journal.record, journal.epoch, journal.position, journal.stable, past, journal.producers)
     return DurableState(*known, may_bootstrap=journal.may_bootstrap)
 

@@ -18,14 +18,15 @@ class Receipt:
     _seen = 0  # rollbacks that came before it was delivered
     _waiters: list[asyncio.Future[None]] | None = None
 
-    def __init__(self, receipt_tracker: ReceiptTracker, last: int, count: int) -> None:
+    def __init__(self, tracker: ReceiptTracker, last: int, count: int) -> None:
         """Set as little as possible: there is one for every message, and few are ever asked."""
-        self._receipt_tracker = receipt_tracker
+        self._tracker = tracker
         self.last = last  # number of the last message among all that this member sent in order
         self.count = count
 
     @property
     def is_delivered(self) -> bool:
+        """Whether this member has delivered the message."""
         return self.position is not None
 
     async def delivered(self) -> int:
@@ -39,18 +40,18 @@ class Receipt:
         return self.position
 
     async def stable(self) -> int:
-        """The same, as soon as every member of the primary view has delivered it: it is never taken back."""
+        """The same, as soon as every member of the primary view has delivered it: it is never rolled back."""
         try:
             position = await self.delivered()
-        except RepeatedAppendError as repeat:  # what it repeats may still be taken back
-            await self._receipt_tracker.until_stable(self, repeat.position)
+        except RepeatedAppendError as repeat:  # what it repeats may still be rolled back
+            await self._tracker.until_stable(self, repeat.position)
             raise
-        await self._receipt_tracker.until_stable(self, position)
+        await self._tracker.until_stable(self, position)
         return position
 
     def _settle(self, position: int | None, error: Exception | None) -> None:
         self.position, self._error = position, error
-        self._seen = len(self._receipt_tracker.rollbacks)
+        self._seen = len(self._tracker.rollbacks)
         waiters, self._waiters = self._waiters, None
         for future in waiters or ():
             if not future.done():

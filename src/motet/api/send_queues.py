@@ -71,17 +71,8 @@ class SendQueues:
 
 
 def measure(messages: Sequence[bytes]) -> int:
-    """What these cost a lane; whatever cannot be sent is refused with what to do."""
-    try:
-        size = sum(map(len, messages))
-    except TypeError:
-        raise _not_bytes() from None
-    if {*map(type, messages)} - {bytes}:
-        raise _not_bytes()
+    """What these cost a send queue; what is too large is refused."""
+    size = sum(map(len, messages))
     if size > MAX_MESSAGE_BYTES and max(map(len, messages)) > MAX_MESSAGE_BYTES:
         raise MisuseError(f"a message can have {MAX_MESSAGE_BYTES} bytes at most; split it")
     return size + MESSAGE_OVERHEAD * len(messages)
-
-
-def _not_bytes() -> MisuseError:
-    return MisuseError("a message is bytes; encode text first, for example with text.encode()")

@@ -99,8 +99,8 @@ def start_services(group: Group, config: Config, log: LogProgress | None) -> Non
             raise ConfigError("the log can be served from a journal only; give the member a journal directory")
         appender = Appending(group, loop, group.append_bytes)
         service = LogService(log, appender, config.log_bind, config.token or None, group=group.name)
-        group.serves("log", service.endpoint, service.close)
+        group._serves("log", service.endpoint, service.close)
     if config.admin_bind:
         admin = AdminServer(AdminService(group, loop), _admin_config(config))
         admin.start()
-        group.serves("admin", str(admin.endpoint), admin.close)
+        group._serves("admin", str(admin.endpoint), admin.close)

@@ -1,4 +1,4 @@
-"""The synchronous face, for scripts: the same group, on a loop of its own in the background.
+"""The blocking twin, for scripts: the same group, on a loop of its own in the background.
 
 with motet.join_sync("orders", bind="127.0.0.1:7801", seeds=["127.0.0.1:7800"]) as group:
     group.multicast(b"buy 10")
@@ -11,12 +11,17 @@ import asyncio
 import contextlib
 import queue
 import threading
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
+from motet.api.calls import Handler
 from motet.api.events import Batch, BatchEvent, Event
 from motet.api.group import Group, Order
-from motet.api.joining import Joining
+from motet.api.joining import Joining, join
+from motet.api.payloads import Payload
+from motet.api.state import StateProvider, StateReceiver
+from motet.config import Config
 from motet.errors import GroupFailedError, MotetError
 from motet.protocol.core.identity import Address
 from motet.protocol.core.view import View
@@ -26,7 +31,10 @@ MOST_WAITING = 64  # batches that were taken from the group and not by the scrip
 
 
 class SyncGroup:
-    """One member, for code without asyncio. Made by `motet.join_sync`; any thread may use it."""
+    """One member, for code without asyncio. Made by `motet.join_sync`; any thread may use it.
+
+    Leave it with `group.leave()`, or enter it with `with`.
+    """
 
     def __init__(self, joining: Joining) -> None:
         self._loop = asyncio.new_event_loop()
@@ -68,29 +76,34 @@ class SyncGroup:
 
     @property
     def view(self) -> View:
+        """Who is in the group now, as this member knows it."""
         return self.group.view
 
     @property
     def address(self) -> Address:
+        """This member's own address."""
         return self.group.address
 
-    def multicast(self, payload: bytes, *, order: Order = "total", key: bytes | None = None) -> int | None:
+    def multicast(self, payload: Payload, *, order: Order = "total", key: Payload | None = None) -> int | None:
         """Waits until this member has delivered it; the answer is its position in the log (None with order="fifo")."""
         return self._run(self._multicast((payload,), order, None if key is None else (key,)))
 
     def multicast_many(
-        self, payloads: Sequence[bytes], *, order: Order = "total", keys: Sequence[bytes] | None = None
+        self, payloads: Iterable[Payload], *, order: Order = "total", keys: Iterable[Payload] | None = None
     ) -> int | None:
+        """Many at once: the fast way. The answer is the position of the last one."""
         return self._run(self._multicast(payloads, order, keys))
 
-    async def _multicast(self, payloads: Sequence[bytes], order: Order, keys: Sequence[bytes] | None) -> int | None:
+    async def _multicast(self, payloads: Iterable[Payload], order: Order, keys: Iterable[Payload] | None) -> int | None:
         receipt = await self.group.multicast_many(payloads, order=order, keys=keys)
         return await receipt.delivered() if order == "total" else None
 
-    def send(self, to: Address, payload: bytes) -> None:
+    def send(self, to: Address, payload: Payload) -> None:
+        """To one member, reliably and in order. Waits for window space only."""
         self._run(self.group.send(to, payload))
 
-    def call(self, to: Address, payload: bytes, *, timeout: float | None = 5.0) -> bytes:
+    def call(self, to: Address, payload: Payload, *, timeout: float | None = 5.0) -> bytes:
+        """Ask one member and wait for its answer."""
         return self._run(self.group.call(to, payload, timeout=timeout))
 
     def events(self, timeout: float | None = None) -> Iterator[Event]:
@@ -110,6 +123,7 @@ class SyncGroup:
                 yield event
 
     def leave(self) -> None:
+        """Leave the group, and let the others know. Calling it again does nothing."""
         if not self._thread.is_alive():
             return
         self._run(self._leave())
@@ -134,6 +148,42 @@ class SyncGroup:
         self.leave()
 
 
-def join_sync(group: str, **options: Any) -> SyncGroup:
-    """The options of `motet.join`."""
-    return SyncGroup(Joining(group, **options))
+def join_sync(
+    group: str,
+    *,
+    bind: str = "127.0.0.1:0",
+    seeds: str | Sequence[str] | None = None,
+    name: str | None = None,
+    advertise: str | None = None,
+    config: Config | None = None,
+    on_call: Handler | None = None,
+    state_provider: StateProvider | None = None,
+    state_receiver: StateReceiver | None = None,
+    thread: bool = True,
+    consume: bool = True,
+    journal: str | Path | None = None,
+    replay_from: int | None = None,
+    stable_events: bool = False,
+    wait: bool = True,
+    timeout: float | None = None,
+) -> SyncGroup:
+    """Join a group from code without asyncio; the options are those of `motet.join`."""
+    joining = join(
+        group,
+        bind=bind,
+        seeds=seeds,
+        name=name,
+        advertise=advertise,
+        config=config,
+        on_call=on_call,
+        state_provider=state_provider,
+        state_receiver=state_receiver,
+        thread=thread,
+        consume=consume,
+        journal=journal,
+        replay_from=replay_from,
+        stable_events=stable_events,
+        wait=wait,
+        timeout=timeout,
+    )
+    return SyncGroup(joining)

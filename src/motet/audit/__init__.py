@@ -1,1 +1,1 @@
-"""Jobs on Spark over what members wrote: the audit, the pipeline, campaigns of simulations, and their reports."""
+"""Spark jobs over the journals of members: the audit, the pipeline, campaigns of simulations, and their reports."""

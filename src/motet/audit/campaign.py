@@ -1,8 +1,8 @@
 """`motet campaign`: thousands of simulated worlds over Spark's executors, a few seeds in each task.
 
-Seeds go out in waves. When a wave is done its outcomes and traces are appended to the tables `outcomes/` and `traces/`,
-so a campaign that was interrupted goes on where it was: seeds that have an outcome are not run again. The log's order
-is audited a second time over the traces, in SQL, by nothing that knows the checkers of the simulator.
+Seeds run in waves. After each wave its outcomes and traces are appended to the tables `outcomes/` and `traces/`, so an
+interrupted campaign resumes: seeds that have an outcome are not run again. The order of the log is audited a second
+time over the traces, in SQL, independently of the simulator's checkers.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 SEEDS_PER_TASK = 8
 TASKS_PER_CORE = 16  # in one wave
-LOOK_EVERY_S = 1.0
+POLL_EVERY_S = 1.0
 
-# A stable position is one message everywhere. What was delivered and then rolled back does not count: the process got
-# it anew, or a state that has it.
+# A stable position is the same message at every member. Deliveries that were rolled back do not count: the process
+# delivered the position again, or received a state that contains it.
 ORDER_BROKEN = """
     WITH delivered AS (
         SELECT scenario, seed, event.* FROM events
@@ -52,7 +52,7 @@ ORDER_BROKEN = """
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class FailedSeed:
     scenario: str
     seed: int
     violations: tuple[str, ...]
@@ -65,11 +65,11 @@ class Failure:
 @dataclass(slots=True)
 class Summary:
     wanted: int
-    found_done: int  # by an earlier run
+    found_done: int  # seeds that an earlier run finished
     ran: int = 0
     seconds: float = 0.0
-    failures: list[Failure] = field(default_factory=list)
-    audited: int = 0  # seeds whose traces were looked at, in this run
+    failures: list[FailedSeed] = field(default_factory=list)
+    audited: int = 0  # seeds whose traces were audited in this run
 
 
 Progress = Callable[[int, int], None]  # seeds done, of how many
@@ -104,7 +104,7 @@ class Campaign:
         before = summary.found_done + summary.ran
         outcomes = self._outcomes(seeds).persist()
         try:
-            with _Watch(self._spark, lambda tasks: progress(before + tasks * SEEDS_PER_TASK, summary.wanted)):
+            with _TaskCounter(self._spark, lambda tasks: progress(before + tasks * SEEDS_PER_TASK, summary.wanted)):
                 outcomes.count()
             self._keep(outcomes, summary)
         finally:
@@ -122,7 +122,7 @@ class Campaign:
         return in_tasks(self._spark, len(shares), work, OUTCOMES_DDL)
 
     def _keep(self, outcomes: DataFrame, summary: Summary) -> None:
-        """Traces first: a seed counts as done when its outcome is there."""
+        """Append traces before outcomes: a seed counts as finished when its outcome is in the table."""
         broken: dict[int, str] = {}
         if self._with_traces:
             events = outcomes.selectExpr("scenario", "seed", "has_one_log", "explode(events) AS event")
@@ -148,13 +148,13 @@ class Campaign:
             return set()
         return {row["seed"] for row in table.select("seed").distinct().collect()}
 
-    def _failures(self) -> list[Failure]:
+    def _failures(self) -> list[FailedSeed]:
         table = self._table()
         if table is None:
             return []
         rows = table.where("NOT is_ok").orderBy("seed").collect()
         wanted = [row for row in rows if row["seed"] in self._seeds]
-        return [Failure(self._scenario, row["seed"], tuple(row["violations"])) for row in wanted]
+        return [FailedSeed(self._scenario, row["seed"], tuple(row["violations"])) for row in wanted]
 
     def _table(self) -> DataFrame | None:
         if not (self._out / "outcomes").exists():
@@ -167,14 +167,14 @@ def _in_words(row: object) -> str:
     return f"order in the traces: stable position {row['position']} is {entries}"  # type: ignore[index]
 
 
-class _Watch:
-    """Counts the tasks that are done while a job runs in this thread."""
+class _TaskCounter:
+    """Reports the number of finished tasks while a job runs in the calling thread."""
 
     def __init__(self, spark: SparkSession, tell: Callable[[int], None]) -> None:
         self._tracker = spark.sparkContext.statusTracker()
         self._tell = tell
         self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread = threading.Thread(target=self._poll, daemon=True)
 
     def __enter__(self) -> None:
         self._thread.start()
@@ -183,7 +183,7 @@ class _Watch:
         self._is_over.set()
         self._thread.join()
 
-    def _look(self) -> None:
-        while not self._is_over.wait(LOOK_EVERY_S):
+    def _poll(self) -> None:
+        while not self._is_over.wait(POLL_EVERY_S):
             stages = [self._tracker.getStageInfo(stage) for stage in self._tracker.getActiveStageIds()]
             self._tell(sum(stage.numCompletedTasks for stage in stages if stage is not None))

@@ -1,6 +1,6 @@
-"""What a task of a campaign does: run seeds of the simulator, and bring back outcomes and trace events as columns.
+"""The task of a campaign: runs seeds of the simulator and returns outcomes and trace events as columns.
 
-This is the one file of the room that may import the simulator.
+No other module of this package may import the simulator.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def scenarios() -> list[str]:
 
 
 def run_some(scenario: str, seeds: Iterable[int], with_traces: bool) -> Iterator[pa.RecordBatch]:
-    """A batch per seed: a task that is killed has lost one seed's work at most once its results are out."""
+    """One batch per seed, so that a killed task loses at most the work of one seed."""
     for seed in seeds:
         yield pa.RecordBatch.from_pylist([_line(scenario, seed, with_traces)], schema=_OUTCOMES)
 
@@ -78,8 +78,8 @@ _UNTRACED = frozenset({"small-world"})
 
 
 def _has_one_log(scenario: str, seed: int) -> bool:
-    """Whether the world that the seed draws keeps a single log, whatever happens in it."""
+    """Whether the world of this seed has a single log under all of its faults."""
     if scenario != "total-order":
         return scenario == "presets"
     plan = draw_ordered_plan(seed)
-    return plan.is_one_primary and not (plan.membership.engine.static_quorum > 0 and plan.is_memory_lost)
+    return plan.is_one_primary and not (plan.membership.engine.static_quorum > 0 and plan.is_durable_state_lost)

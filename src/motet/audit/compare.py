@@ -1,8 +1,8 @@
-"""Side by side: what exactly differs in a cell whose digests differ, and what kind of difference it is.
+"""Compares the rows of a range whose digests differ, and classifies the difference.
 
-The reference is what most members have. Where two halves stand against each other, the sender's own journal decides,
-since a member delivers its own messages through the same path as everyone; without it nobody can tell, and the one that
-is named first is taken.
+The reference is the content that most members have. If two contents are equally frequent, the journal of the sender
+decides, since a member delivers its own messages through the same path as all others. Without that journal the content
+of the member named first is the reference.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ import pyarrow.compute as pc
 
 from motet.audit.guarantees import AGREEMENT, INTEGRITY, NO_DUPLICATES, TOTAL_ORDER
 
-CONTENT = ("epoch", "view", "sender", "seqno", "sent_at", "key", "payload")  # all but position and delivery time
+# All columns but position and delivery time.
+CONTENT = ("epoch", "view", "sender", "seqno", "sent_at", "key", "payload")
 AROUND = 2  # neighbours shown on each side
 NOTHING = "nothing"
 UNSENT = "nobody sent it"
 EXCHANGED, ELSEWHERE = "neighbours exchanged", "at another place"
-ONLY_ORDER = (EXCHANGED, ELSEWHERE)  # the same messages all the same
+ONLY_ORDER = (EXCHANGED, ELSEWHERE)  # differences in the order of the same messages
 _PAYLOAD_BYTES_SHOWN = 24
 
 
@@ -33,7 +34,7 @@ class Neighbour:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class RowDifference:
     member: str
     check: str
     kind: str
@@ -41,12 +42,12 @@ class Difference:
     expected: str
     found: str
     neighbours: tuple[Neighbour, ...]
-    reference: tuple[str, ...]  # members that have what is expected
-    view: str  # in which the expected message was delivered
-    is_shifted: bool  # everything after it stands at another position, so later cells say nothing new
+    reference: tuple[str, ...]  # the members that have the expected content
+    view: str  # the view in which the expected message was delivered
+    is_shifted: bool  # all later rows are at other positions, so later ranges add no information
 
 
-def differences(rows: Mapping[str, pa.Table], owners: Mapping[str, str]) -> list[Difference]:
+def differences(rows: Mapping[str, pa.Table], owners: Mapping[str, str]) -> list[RowDifference]:
     """The first difference of each member from the reference. `owners` maps a sender to the member that it was."""
     tables = {member: _ordered(table) for member, table in rows.items()}
     groups = _groups(tables)
@@ -59,7 +60,7 @@ def differences(rows: Mapping[str, pa.Table], owners: Mapping[str, str]) -> list
 
 
 def _ordered(table: pa.Table) -> pa.Table:
-    """As the member has it: the order of its file is the order of its deliveries."""
+    """The rows as the member has them: the order of its file is the order of its deliveries."""
     table = table.select(["position", *CONTENT]).combine_chunks()
     texts = {name: table[name].cast(pa.string()) for name in ("view", "sender")}
     for name, column in texts.items():
@@ -68,7 +69,7 @@ def _ordered(table: pa.Table) -> pa.Table:
 
 
 def _groups(tables: Mapping[str, pa.Table]) -> list[list[str]]:
-    """Members with the same rows, in the order in which they are named."""
+    """Groups of members with the same rows, in the order in which the members are named."""
     groups: list[list[str]] = []
     for member, table in tables.items():
         for group in groups:
@@ -85,13 +86,13 @@ def _reference(groups: list[list[str]], tables: Mapping[str, pa.Table], owners: 
     largest = [group for group in groups if len(group) == most]
     if len(largest) > 1:
         index = first_difference(tables[largest[0][0]], tables[largest[1][0]])
-        witnessed = [group for group in largest if index is not None and _is_witnessed(group, tables, index, owners)]
-        if len(witnessed) == 1:
-            return witnessed[0]
+        confirmed = [group for group in largest if index is not None and _has_sender(group, tables, index, owners)]
+        if len(confirmed) == 1:
+            return confirmed[0]
     return largest[0]
 
 
-def _is_witnessed(group: Sequence[str], tables: Mapping[str, pa.Table], index: int, owners: Mapping[str, str]) -> bool:
+def _has_sender(group: Sequence[str], tables: Mapping[str, pa.Table], index: int, owners: Mapping[str, str]) -> bool:
     table = tables[group[0]]
     return index < table.num_rows and owners.get(table["sender"][index].as_py()) in group
 
@@ -114,27 +115,31 @@ def first_difference(one: pa.Table, other: pa.Table) -> int | None:
 def _of_group(
     expected: pa.Table, tables: Mapping[str, pa.Table], group: Sequence[str], reference: tuple[str, ...],
     owners: Mapping[str, str],
-) -> list[Difference]:  # fmt: skip
+) -> list[RowDifference]:  # fmt: skip
     found = tables[group[0]]
     index = first_difference(expected, found)
     assert index is not None
-    check, kind, is_shifted = _judge(expected, found, index)
+    check, kind, is_shifted = _evaluate(expected, found, index)
     is_shifted = is_shifted and _position(expected, index) == _position(found, index)
     row = expected if index < expected.num_rows else found
     position, view = row["position"][index].as_py(), row["view"][index].as_py()
     neighbours = tuple(_neighbours(expected, found, index))
     texts = (describe(expected, index), describe(found, index))
     return [
-        Difference(member, check, kind, position, *texts, neighbours, reference, view, is_shifted) for member in group
+        RowDifference(member, check, kind, position, *texts, neighbours, reference, view, is_shifted)
+        for member in group
     ] + _unsent(expected, index, kind, group, reference, owners, neighbours)
 
 
 def _unsent(
     expected: pa.Table, index: int, kind: str, group: Sequence[str], reference: tuple[str, ...],
     owners: Mapping[str, str], neighbours: tuple[Neighbour, ...],
-) -> list[Difference]:  # fmt: skip
-    """When the one that lacks a message is the very member that is said to have sent it, the others may have made it up
-    (or that journal lost it: both are told, and people decide)."""
+) -> list[RowDifference]:  # fmt: skip
+    """A finding against the others if the member that lacks a message is its sender: then the others may have forged
+    it.
+
+    The sender's journal may have lost it instead, so both findings are reported.
+    """
     if kind not in ("missing", "changed") or index >= expected.num_rows:
         return []
     sender = expected["sender"][index].as_py()
@@ -146,13 +151,13 @@ def _unsent(
     text = f"{describe(expected, index)}, which is not in {owner}'s own journal"
     mirrored = tuple(Neighbour(n.position, n.found, n.expected) for n in neighbours)
     return [
-        Difference(member, INTEGRITY, UNSENT, position, expected_text, text, mirrored, (owner,), view, False)
+        RowDifference(member, INTEGRITY, UNSENT, position, expected_text, text, mirrored, (owner,), view, False)
         for member in reference
     ]
 
 
-def _judge(expected: pa.Table, found: pa.Table, index: int) -> tuple[str, str, bool]:
-    """(check, kind, whether all that follows is shifted), told from positions and from the neighbours."""
+def _evaluate(expected: pa.Table, found: pa.Table, index: int) -> tuple[str, str, bool]:
+    """(check, kind, whether all later rows are shifted), derived from positions and neighbouring rows."""
     due, here = _position(expected, index), _position(found, index)
     if here is None or (due is not None and here > due):
         return AGREEMENT, "missing", True
@@ -160,10 +165,10 @@ def _judge(expected: pa.Table, found: pa.Table, index: int) -> tuple[str, str, b
         return INTEGRITY, "one too many", True
     if here < due:
         return NO_DUPLICATES, "position twice", False
-    return _judge_content(expected, found, index)
+    return _evaluate_content(expected, found, index)
 
 
-def _judge_content(expected: pa.Table, found: pa.Table, index: int) -> tuple[str, str, bool]:
+def _evaluate_content(expected: pa.Table, found: pa.Table, index: int) -> tuple[str, str, bool]:
     wanted = [content(expected, index + step) for step in range(2)]
     got = [content(found, index + step) for step in range(2)]
     if got[0] == wanted[1] and got[1] == wanted[0]:
@@ -184,7 +189,7 @@ def _judge_content(expected: pa.Table, found: pa.Table, index: int) -> tuple[str
 
 
 def _place(table: pa.Table, wanted: tuple[object, ...] | None) -> int | None:
-    """Where a message stands in a table."""
+    """The index of a message in a table; None if it is absent."""
     assert wanted is not None
     row = dict(zip(CONTENT, wanted, strict=True))
     same = pc.and_(pc.equal(table["payload"], row["payload"]), pc.equal(table["seqno"], row["seqno"]))

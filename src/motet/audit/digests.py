@@ -1,8 +1,8 @@
-"""Digests of a cell: two members' cells have the same one if they have the same rows, and else almost never.
+"""Digests of ranges: equal for equal rows, and different for different rows except with negligible probability.
 
-A digest is GHASH with a key that is drawn anew for each audit. So whatever journals hold, and whoever made them, was
-fixed before the key was known: that two cells of n bytes differ and have one digest has a chance of n / 2^132, and
-nobody can do anything about it. It runs at the speed of memory, ten times that of SHA-256.
+A digest is GHASH with a random key per audit. The content of journals is fixed before the key is drawn, so two ranges
+of n bytes that differ have the same digest with probability n / 2^132, whoever wrote them. GHASH runs at the speed of
+memory, ten times as fast as SHA-256.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from cryptography.hazmat.primitives.ciphers.modes import GCM
 from numpy.typing import NDArray
 
 KEY_BYTES = 16
-_NONCE = bytes(12)  # one message is authenticated with each key, over and over; nothing is encrypted
+_NONCE = bytes(12)  # Constant: with each key only one kind of data is authenticated, and nothing is encrypted.
 
 
 class Digest:
-    """Whoever feeds it says how many numbers, names and rows come, before they come."""
+    """A digest in progress. Callers feed counts before the values, so that field boundaries are unambiguous."""
 
     def __init__(self, key: bytes) -> None:
         self._mac = Cipher(AES128(key), GCM(_NONCE)).encryptor()
@@ -36,7 +36,7 @@ class Digest:
         self.numbers(np.array([_name_hash(text) for text in texts], dtype=np.uint64)[codes])
 
     def binary(self, splits: Sequence[pa.Array]) -> None:
-        """Lengths (-1 for none), then bytes: the same however the rows were cut into batches."""
+        """Lengths (-1 for null), then bytes, so that the digest does not depend on batch boundaries."""
         lengths, texts = zip(*(lengths_and_bytes(split) for split in splits), strict=True)
         for length in lengths:
             self.numbers(length)

@@ -1,4 +1,4 @@
-"""The names of the guarantees that an audit looks at, and what each says."""
+"""The names of the guarantees that an audit checks, and the statement of each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MEANING = {
     AGREEMENT: "what one member delivered, every member delivered",
     VIRTUAL_SYNCHRONY: "members that went from one view to the next together delivered the same in the first",
     NO_GAPS: "every position from a journal's first to its last is there",
-    STABILITY: "what was stable was never taken back",
+    STABILITY: "what was stable was never rolled back",
     SNAPSHOTS: "snapshots are consistent cuts",
 }
 CHECKS = tuple(MEANING)

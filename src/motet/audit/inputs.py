@@ -1,7 +1,8 @@
-"""What an audit is given: journals or Parquet exports, a directory for each member, and how they fall into pieces.
+"""The inputs of an audit: journals or Parquet exports, a directory per member, and their division into splits.
 
-A *piece* is what one task reads: a segment of a journal or a row group of a Parquet file. Where the pieces of all
-members begin and end, and at every multiple of CHUNK, there is a *cut*; between two cuts lies a cell.
+A *split* is the unit that one task reads: a segment of a journal or a row group of a Parquet file. There is a
+*boundary* wherever a split of any member begins or ends, and at every multiple of CHUNK. A *range* lies between two
+boundaries.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ SEGMENTS, PARQUET = "*.seg", "*.parquet"
 SNAPSHOT_FILES = "snapshot-*.parquet"
 COLUMNS = ["position", "epoch", "view", "sender", "seqno", "sent_at", "delivered_at", "key", "payload"]
 _BATCH_ROWS = CHUNK
-_BATCH_BYTES = 128 << 20  # of a row group in memory at once: most are read whole, which is quickest
+_BATCH_BYTES = 128 << 20  # most row groups are smaller and are read whole, which is fastest
 SEGMENT, RANGE = -1, -2
 MOST_POSITIONS = 1 << 36  # from the first to the last of all members: there is a boundary for each CHUNK of them
 
@@ -34,12 +35,12 @@ class UnusableInputError(MotetError):
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class InputSplit:
     member: str
     path: str
     first: int
     last: int
-    row_group: int = -1  # of a Parquet file; or SEGMENT, or RANGE of the journal in the directory `path`
+    row_group: int = -1  # index in a Parquet file; SEGMENT: `path` is a segment; RANGE: `path` is a journal directory
 
     @property
     def rows(self) -> int:
@@ -50,9 +51,9 @@ class Split:
 class MemberInput:
     name: str
     path: str
-    splits: list[Split] = field(default_factory=list)
+    splits: list[InputSplit] = field(default_factory=list)
     owners: list[str] = field(default_factory=list)  # senders that this journal's process was, one life after another
-    facts: Facts = field(default_factory=Facts)  # of all segments together, in their order
+    facts: Facts = field(default_factory=Facts)  # the metadata of all segments, in their order
     by_segment: dict[str, Facts] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -70,7 +71,7 @@ class MemberInput:
 
     @property
     def views(self) -> list[ViewFact]:
-        """In the order in which they were entered; one that a segment only repeats counts where it is first seen."""
+        """In the order in which they were installed. Segments repeat the current view; the first occurrence counts."""
         seen: dict[str, ViewFact] = {}
         for fact in self.facts.views:
             seen.setdefault(fact.view, fact)
@@ -86,7 +87,9 @@ class MemberInput:
 
 
 def find_members(directories: Sequence[str]) -> tuple[list[MemberInput], list[str]]:
-    """Members in the order of their names, and what could not be used. A directory of journals stands for all in it."""
+    """Members in the order of their names, and the errors of unusable inputs. A directory of journals means all in
+    it.
+    """
     found: list[MemberInput] = []
     unusable: list[str] = []
     for directory in directories:
@@ -99,12 +102,12 @@ def find_members(directories: Sequence[str]) -> tuple[list[MemberInput], list[st
 
 
 def is_journal(member: MemberInput) -> bool:
-    """Also one without a row yet."""
+    """Whether the input is a journal, with or without rows."""
     return next(Path(member.path).glob(SEGMENTS), None) is not None
 
 
 def require_some(directories: Sequence[str]) -> None:
-    """Refuse what cannot be audited at all, before a JVM is started for it."""
+    """Raise UnusableInputError before a JVM is started if no input can be audited."""
     said = []
     for directory in directories:
         try:
@@ -147,7 +150,7 @@ def _open(path: Path) -> MemberInput:
 
 
 def _open_journal(directory: Path) -> MemberInput:
-    """Bounds of the segments, from their names alone but for the last; everything else is found by the tasks."""
+    """Find the bounds of the segments, by name except for the last. Everything else is read by the tasks."""
     member = MemberInput(directory.name, str(directory))
     _introduce(member, directory)
     paths = segments_in(directory)
@@ -155,12 +158,12 @@ def _open_journal(directory: Path) -> MemberInput:
     for path, first, after in zip(paths, firsts, [*firsts[1:], None], strict=True):
         last = after - 1 if after is not None else last_position(path, first)
         if last >= first:
-            member.splits.append(Split(member.name, str(path), first, last))
+            member.splits.append(InputSplit(member.name, str(path), first, last))
     return member
 
 
 def _introduce(member: MemberInput, directory: Path) -> None:
-    """The file beside the segments says who wrote them, and what was stable when something was rolled back."""
+    """Read the file that names the owner of the segments, and the stable position at the last rollback."""
     try:
         name, member.owners, stable = owners(directory)
     except MotetError as error:
@@ -179,7 +182,7 @@ def _open_parquet(path: Path) -> MemberInput:
     return member
 
 
-def _row_groups(member: str, file: Path) -> Iterator[Split]:
+def _row_groups(member: str, file: Path) -> Iterator[InputSplit]:
     meta = pq.read_metadata(file)
     missing = [column for column in COLUMNS if column not in meta.schema.to_arrow_schema().names]
     if missing:
@@ -190,20 +193,20 @@ def _row_groups(member: str, file: Path) -> Iterator[Split]:
     for group in range(meta.num_row_groups):
         statistics = meta.row_group(group).column(column).statistics
         if meta.row_group(group).num_rows and statistics is not None and statistics.has_min_max:
-            yield Split(member, str(file), statistics.min, statistics.max, group)
+            yield InputSplit(member, str(file), statistics.min, statistics.max, group)
 
 
 def _name_apart(members: list[MemberInput]) -> None:
-    """Two journals of one name are told apart by where they are."""
+    """Make the names of members unique by adding their paths."""
     names = [member.name for member in members]
     for member in members:
         if names.count(member.name) > 1:
             member.name = f"{member.name} ({member.path})"
-            member.splits = [Split(member.name, p.path, p.first, p.last, p.row_group) for p in member.splits]
+            member.splits = [InputSplit(member.name, p.path, p.first, p.last, p.row_group) for p in member.splits]
 
 
-def cuts_of(members: Iterable[MemberInput]) -> list[int]:
-    """All cuts, ascending; the last one ends the last cell."""
+def boundaries_of(members: Iterable[MemberInput]) -> list[int]:
+    """All boundaries, ascending; the last one ends the last range."""
     splits = [split for member in members for split in member.splits]
     edges = {split.first for split in splits} | {split.last + 1 for split in splits}
     if not edges:
@@ -216,14 +219,14 @@ def cuts_of(members: Iterable[MemberInput]) -> list[int]:
     return sorted(edges | set(range(-(-low // CHUNK) * CHUNK, high, CHUNK)))
 
 
-def cuts_within(cuts: Sequence[int], split: Split) -> list[int]:
-    return list(cuts[bisect_left(cuts, split.first) : bisect_right(cuts, split.last + 1)])
+def boundaries_within(boundaries: Sequence[int], split: InputSplit) -> list[int]:
+    return list(boundaries[bisect_left(boundaries, split.first) : bisect_right(boundaries, split.last + 1)])
 
 
-def read_split(split: Split, facts: Facts | None = None, *, with_times: bool = False) -> Iterator[pa.RecordBatch]:
-    """The rows of a piece as they stand in it; what a segment says beside them is put into `facts`.
+def read_split(split: InputSplit, facts: Facts | None = None, *, with_times: bool = False) -> Iterator[pa.RecordBatch]:
+    """The rows of a split in their order. The metadata of a segment is added to `facts`.
 
-    Times of delivery are not the same at all members, and few ask for them: without `with_times` they may be left out.
+    Delivery times differ between members and are rarely needed: without `with_times` they may be absent.
     """
     if split.row_group >= 0:
         yield from _read_row_group(split, [name for name in COLUMNS if with_times or name != "delivered_at"])
@@ -237,8 +240,8 @@ def read_split(split: Split, facts: Facts | None = None, *, with_times: bool = F
     yield from walk.rows()
 
 
-def read_positions(split: Split, first: int, last: int) -> Iterator[pa.RecordBatch]:
-    """Only the rows whose positions are within."""
+def read_positions(split: InputSplit, first: int, last: int) -> Iterator[pa.RecordBatch]:
+    """Only the rows at positions `first` to `last`."""
     for batch in read_split(split):
         positions = batch.column("position").to_numpy()
         picked = batch.filter(pa.array((positions >= first) & (positions <= last)))
@@ -246,13 +249,13 @@ def read_positions(split: Split, first: int, last: int) -> Iterator[pa.RecordBat
             yield picked
 
 
-def _read_row_group(split: Split, columns: list[str]) -> Iterator[pa.RecordBatch]:
+def _read_row_group(split: InputSplit, columns: list[str]) -> Iterator[pa.RecordBatch]:
     for batch in _decoded(split, columns):
-        batch.validate(full=True)  # an export may come from anywhere; what is wrong with it is an error, not a crash
+        batch.validate(full=True)  # an export is untrusted input: invalid offsets must raise an error, not crash
         yield batch
 
 
-def _decoded(split: Split, columns: list[str]) -> Iterator[pa.RecordBatch]:
+def _decoded(split: InputSplit, columns: list[str]) -> Iterator[pa.RecordBatch]:
     stat = Path(split.path).stat()
     meta = _metadata(split.path, stat.st_mtime_ns, stat.st_size)
     group = meta.row_group(split.row_group)
@@ -266,5 +269,7 @@ def _decoded(split: Split, columns: list[str]) -> Iterator[pa.RecordBatch]:
 
 @lru_cache(maxsize=16)
 def _metadata(path: str, _changed_at: int, _size: int) -> pq.FileMetaData:
-    """Of a file as it is now. A task reads many row groups of a few files, and this takes as long as a small one."""
+    """Metadata of the current file. Cached: reading it takes as long as a small row group, of which a task reads
+    many.
+    """
     return pq.read_metadata(path)

@@ -1,4 +1,4 @@
-"""The jobs of an audit: pieces go out to tasks as paths, lines about cells come back."""
+"""The jobs of an audit: tasks receive splits as paths and return a line per range."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from motet.audit.compare import Difference, Neighbour, differences
+from motet.audit.compare import Neighbour, RowDifference, differences
 from motet.audit.digests import KEY_BYTES
-from motet.audit.inputs import SEGMENT, MemberInput, Split, cuts_within, read_positions, read_split
+from motet.audit.inputs import SEGMENT, InputSplit, MemberInput, boundaries_within, read_positions, read_split
 from motet.audit.kernels import summaries
 from motet.errors import MotetError
 from motet.log.journal.evidence import Facts
@@ -21,9 +21,9 @@ from motet.spark.tasks import settle_worker
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-TASKS_PER_CORE = 4  # so that a core that is done early finds something to do
-ROWS_PER_TASK = 250_000  # at least, about: starting a task takes as long as looking at so many
-MARGIN = 4  # rows of the next cell that a comparison looks at: what is missing at the end of a cell stands there
+TASKS_PER_CORE = 4  # more than one, so that the load of the cores evens out
+ROWS_PER_TASK = 250_000  # about the least: starting a task takes as long as reading this many rows
+MARGIN = 4  # rows of the neighbouring ranges in a comparison: a message moved across the boundary is found there
 
 _LONGS = ("rows", "first_position", "last_position", "first_seqno", "last_seqno")
 RANGES_DDL = (
@@ -39,7 +39,7 @@ _FAULT = pa.struct([(name, pa.string()) for name in ("check", "kind")] + [("posi
 _STREAM = pa.struct([("view", pa.string()), ("sender", pa.string()), ("epoch", pa.int64())]
                     + [(name, pa.int64()) for name in _LONGS])  # fmt: skip
 _SECOND = pa.struct([(name, pa.int64()) for name in ("second", "rows", "bytes")] + [("latency", pa.list_(pa.int64()))])
-_CELLS = pa.schema(
+_RANGES = pa.schema(
     [("member", pa.string()), ("path", pa.string()), ("first", pa.int64()), ("last", pa.int64()), ("rows", pa.int64()),
      ("digest", pa.binary()), ("faults", pa.list_(_FAULT)), ("streams", pa.list_(_STREAM)),
      ("seconds", pa.list_(_SECOND)), ("error", pa.string()), ("error_position", pa.int64()), ("facts", pa.string())]
@@ -49,20 +49,21 @@ _CELLS = pa.schema(
 def ranges_of(
     spark: SparkSession,
     members: Sequence[MemberInput],
-    cuts: Sequence[int],
+    boundaries: Sequence[int],
     *,
     key: bytes | None = None,
     with_times: bool = False,
 ) -> DataFrame:
-    """A line for each cell of each member. Digests can be compared with those that were made with the same `key`; one
-    that is drawn here is known to nobody else."""
+    """A line per range and member. Only digests made with the same `key` can be compared; without one a key is
+    drawn.
+    """
     key = key or token_bytes(KEY_BYTES)
-    splits = [(split, cuts_within(cuts, split)) for member in members for split in member.splits]
+    splits = [(split, boundaries_within(boundaries, split)) for member in members for split in member.splits]
     splits.sort(key=lambda one: -one[0].rows)
 
     def work(number: int) -> Iterator[pa.RecordBatch]:
-        for split, its_cuts in shares[number]:
-            yield _sum_up(split, its_cuts, key, with_times)
+        for split, its_boundaries in shares[number]:
+            yield _sum_up(split, its_boundaries, key, with_times)
 
     enough = -(-sum(split.rows for split, _ in splits) // ROWS_PER_TASK)
     shares = dealt(splits, min(enough, spark.sparkContext.defaultParallelism * TASKS_PER_CORE))
@@ -70,7 +71,7 @@ def ranges_of(
 
 
 def dealt(things: Sequence[Any], hands: int) -> list[list[Any]]:
-    """Large ones first, dealt like cards: the shares come out about equal."""
+    """Distribute round-robin. With the largest first, the shares are about equal."""
     hands = max(1, min(hands, len(things)))
     return [list(things[hand::hands]) for hand in range(hands)]
 
@@ -87,14 +88,14 @@ def in_tasks(spark: SparkSession, count: int, work: Callable[[int], Iterator[pa.
     return spark.range(0, count, 1, count).mapInArrow(each, ddl)
 
 
-def _sum_up(split: Split, cuts: Sequence[int], key: bytes, with_times: bool) -> pa.RecordBatch:
-    """All cells of a piece; then a line of what a segment has beside its rows, and of what cannot be read at all."""
+def _sum_up(split: InputSplit, boundaries: Sequence[int], key: bytes, with_times: bool) -> pa.RecordBatch:
+    """A line per range of a split, then one for the error that ended it, and one for the metadata of a segment."""
     lines: list[dict[str, Any]] = []
     facts = Facts()
     reached = split.first - 1
     try:
         batches = read_split(split, facts, with_times=with_times)
-        for range_ in summaries(batches, cuts, key=key, with_times=with_times):
+        for range_ in summaries(batches, boundaries, key=key, with_times=with_times):
             lines.append(
                 {
                     "member": split.member,
@@ -114,22 +115,24 @@ def _sum_up(split: Split, cuts: Sequence[int], key: bytes, with_times: bool) -> 
                      | {"error": str(error), "error_position": at})  # fmt: skip
     if split.row_group == SEGMENT:
         lines.append({"member": split.member, "path": split.path, "first": split.first, "facts": facts.to_json()})
-    return pa.RecordBatch.from_pylist(lines, schema=_CELLS)
+    return pa.RecordBatch.from_pylist(lines, schema=_RANGES)
 
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A cell whose digests differ, and the pieces that hold it, by member. Rows from `low` to `high` are read: a few
-    around the cell, as far as all members have them, tell a message that is missing from one that stands further on."""
+    """A range whose digests differ, and the splits that contain it, by member.
+
+    Rows from `low` to `high` are read: a few rows beyond the range distinguish a missing message from a moved one.
+    """
 
     first: int
     last: int
     low: int
     high: int
-    splits: tuple[tuple[str, tuple[Split, ...]], ...]
+    splits: tuple[tuple[str, tuple[InputSplit, ...]], ...]
 
 
-def compare_ranges(spark: SparkSession, suspects: Sequence[Suspect], owners: dict[str, str]) -> list[Difference]:
+def compare_ranges(spark: SparkSession, suspects: Sequence[Suspect], owners: dict[str, str]) -> list[RowDifference]:
     def work(number: int) -> Iterator[pa.RecordBatch]:
         found = [asdict(one) for suspect in shares[number] for one in _compare(suspect, owners)]
         yield pa.RecordBatch.from_pydict(
@@ -141,8 +144,8 @@ def compare_ranges(spark: SparkSession, suspects: Sequence[Suspect], owners: dic
     return [_parsed(json.loads(row["found"])) for row in rows]
 
 
-def _compare(suspect: Suspect, owners: dict[str, str]) -> list[Difference]:
-    """Differences in the cell itself. If one stands before it already, rows are compared from the cell's first on."""
+def _compare(suspect: Suspect, owners: dict[str, str]) -> list[RowDifference]:
+    """Differences within the range. If rows before it differ already, compare only from its first position on."""
     for low in (suspect.low, suspect.first):
         tables = dict(_tables(suspect, low))
         found = differences(tables, owners) if len(tables) > 1 else []
@@ -158,8 +161,8 @@ def _tables(suspect: Suspect, low: int) -> Iterator[tuple[str, pa.Table]]:
             yield member, pa.Table.from_batches(batches)
 
 
-def _tolerant(split: Split, first: int, last: int) -> Iterator[pa.RecordBatch]:
-    """What can be read: damage has a finding of its own."""
+def _tolerant(split: InputSplit, first: int, last: int) -> Iterator[pa.RecordBatch]:
+    """The readable rows; damage is reported by a finding of its own."""
     try:
         yield from read_positions(split, first, last)
     except (MotetError, OSError, pa.ArrowException):
@@ -173,6 +176,6 @@ def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch
 
 
-def _parsed(fields: dict[str, Any]) -> Difference:
+def _parsed(fields: dict[str, Any]) -> RowDifference:
     neighbours = tuple(Neighbour(**one) for one in fields.pop("neighbours"))
-    return Difference(**fields | {"neighbours": neighbours, "reference": tuple(fields["reference"])})
+    return RowDifference(**fields | {"neighbours": neighbours, "reference": tuple(fields["reference"])})

@@ -1,13 +1,12 @@
-"""What a task computes over the rows of one piece of a journal: per cell of positions a digest, faults and streams.
+"""The computation of a task over one split: a digest, faults and streams per range of positions.
 
-A *cell* is a range of positions that begins at one of the `cuts`. The cuts are the same for all members (multiples of
-CHUNK, and every place where some member's piece begins or ends), so two members that hold a cell hold all of it, and
-their digests can be compared. A digest sees order and content: two cells have the same one if they have the same rows
-at the same positions. What differs from member to member by nature, the time of delivery, is not in it.
+A *range* lies between two `boundaries`. These are the same for all members (multiples of CHUNK, and every position
+where a split of any member begins or ends), so a member has all of a range or nothing of it, and digests of members can
+be compared. A digest covers order and content: it is equal if the same rows are at the same positions. The delivery
+time differs between members and is not covered.
 
-Everything here works on whole columns. Rows of one frame share view, sender, seqno and time of sending, so those are
-looked at once per *run* of rows, not once per row: each batch is compared with itself, one row further on, and only
-where a run begins are values taken out of it.
+All code here works on whole columns. Rows of one frame have the same view, sender, seqno and send time, so these are
+processed once per *run* of rows. To find the runs, each batch is compared with itself, shifted by one row.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ from motet.audit.guarantees import FIFO, INTEGRITY, NO_DUPLICATES, NO_GAPS, TOTA
 Ints = NDArray[np.int64]
 
 CHUNK = 1 << 16
-MOST_FAULTS = 8  # told of one cell: the first ones matter
+MOST_FAULTS = 8  # reported per range: the first ones matter
 BINS_PER_OCTAVE = 4
 LATENCY_BINS = 32 * BINS_PER_OCTAVE  # in microseconds: the last one begins after an hour
 ANY_KEY = bytes(16)
 
 
-class Fault(NamedTuple):
-    """Something wrong with one member's rows on their own."""
+class RowFault(NamedTuple):
+    """A fault in the rows of one member alone."""
 
     check: str
     kind: str
@@ -42,8 +41,8 @@ class Fault(NamedTuple):
     found: str
 
 
-class Stream(NamedTuple):
-    """What one cell has of one sender in one view."""
+class StreamSummary(NamedTuple):
+    """The rows of one sender in one view within one range."""
 
     view: str
     sender: str
@@ -56,7 +55,7 @@ class Stream(NamedTuple):
 
 
 class Second(NamedTuple):
-    """What was delivered in one second: for rates and latencies."""
+    """The deliveries of one second, for rates and latencies."""
 
     second: int
     rows: int
@@ -70,13 +69,13 @@ class RangeSummary:
     last: int
     rows: int
     digest: bytes
-    faults: list[Fault]
-    streams: list[Stream]
+    faults: list[RowFault]
+    streams: list[StreamSummary]
     seconds: list[Second]
 
 
 class Names:
-    """Codes for the strings of a column: a dictionary that grows, however the batches are encoded."""
+    """Integer codes for the strings of a column, the same for all batches however they are encoded."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -94,13 +93,13 @@ class Names:
 
 @dataclass(slots=True)
 class _Runs:
-    """Runs of rows that came in one frame."""
+    """Runs of rows that arrived in one frame, as columns."""
 
-    index: Ints  # of the first row in the cell
+    index: Ints  # of the first row of the run, within the range
     position: Ints
     last_position: Ints
     epoch: Ints
-    view: Ints  # a code into `Names`, as is the sender
+    view: Ints  # a code of `Names`, like the sender
     sender: Ints
     seqno: Ints
     sent_at: Ints
@@ -111,8 +110,8 @@ class _Runs:
 
 
 @dataclass(slots=True)
-class _Part:
-    """The rows of one batch that fall into a cell."""
+class _BatchSlice:
+    """The rows of one batch within one range."""
 
     positions: Ints
     is_ascending: bool
@@ -124,29 +123,29 @@ class _Part:
 
 
 def summaries(
-    batches: Iterable[pa.RecordBatch], cuts: Sequence[int], *, key: bytes = ANY_KEY, with_times: bool = False
+    batches: Iterable[pa.RecordBatch], boundaries: Sequence[int], *, key: bytes = ANY_KEY, with_times: bool = False
 ) -> Iterator[RangeSummary]:
-    """Summaries of the cells that the rows fall into, in the order of the rows. `cuts` ascend; the last is the end.
+    """Summaries of the ranges that contain rows, in the order of the rows. `boundaries` ascend; the last is the end.
 
-    Digests can be compared with each other if they were made with the same `key`.
+    Only digests made with the same `key` can be compared.
     """
-    gathering = _Gathering(np.asarray(cuts, dtype=np.int64), key, with_times)
+    collector = _RangeCollector(np.asarray(boundaries, dtype=np.int64), key, with_times)
     for batch in batches:
         if batch.num_rows:
-            yield from gathering.add(batch)
-    yield from gathering.finish()
+            yield from collector.add(batch)
+    yield from collector.finish()
 
 
-class _Gathering:
-    """Cuts batches into cells; a cell is summed up when a row of another cell comes."""
+class _RangeCollector:
+    """Divides batches into ranges; a range is summarised when a row of another range arrives."""
 
-    def __init__(self, cuts: Ints, key: bytes, with_times: bool) -> None:
-        self._cuts = cuts
+    def __init__(self, boundaries: Ints, key: bytes, with_times: bool) -> None:
+        self._boundaries = boundaries
         self._key = key
         self._with_times = with_times
         self._views, self._senders = Names(), Names()
-        self._cell: int | None = None
-        self._parts: list[_Part] = []
+        self._range: int | None = None
+        self._slices: list[_BatchSlice] = []
 
     def add(self, batch: pa.RecordBatch) -> Iterator[RangeSummary]:
         positions = _ints(batch.column("position"))
@@ -157,25 +156,27 @@ class _Gathering:
         first_runs = np.searchsorted(runs.index, starts).tolist()
         end_runs = [*first_runs[1:], len(runs.index)]
         for start, end, low, high in zip(starts, ends, first_runs, end_runs, strict=True):
-            range_ = self._cell_of(positions[start])
-            if range_ != self._cell:
+            range_ = self._range_of(positions[start])
+            if range_ != self._range:
                 yield from self.finish()
-                self._cell = range_
-            self._parts.append(self._part(batch, positions, is_ascending, start, end, _slice(runs, low, high)))
+                self._range = range_
+            self._slices.append(
+                self._batch_slice(batch, positions, is_ascending, start, end, _runs_between(runs, low, high))
+            )
 
-    def _cell_of(self, position: np.int64) -> int:
-        return int(np.searchsorted(self._cuts, position, side="right")) - 1
+    def _range_of(self, position: np.int64) -> int:
+        return int(np.searchsorted(self._boundaries, position, side="right")) - 1
 
     def _starts(self, positions: Ints, is_ascending: bool) -> list[int]:
-        """Indices of the rows that are in another cell than the row before."""
+        """Indices of the rows that are in another range than the row before."""
         if is_ascending:
-            low, high = np.searchsorted(self._cuts, positions[[0, -1]], side="right")
-            return [0, *(self._cuts[low:high] - positions[0]).tolist()]
-        ranges = np.searchsorted(self._cuts, positions, side="right")
+            low, high = np.searchsorted(self._boundaries, positions[[0, -1]], side="right")
+            return [0, *(self._boundaries[low:high] - positions[0]).tolist()]
+        ranges = np.searchsorted(self._boundaries, positions, side="right")
         return [0, *(np.flatnonzero(np.diff(ranges)) + 1).tolist()]
 
     def _runs(self, batch: pa.RecordBatch, positions: Ints, starts: list[int]) -> _Runs:
-        """Of the whole batch at once; a run also begins where a cell does."""
+        """The runs of a whole batch; a run also begins wherever a range begins."""
         epoch, seqno, sent_at = (_ints(batch.column(name)) for name in ("epoch", "seqno", "sent_at"))
         view, sender = _encoded(batch.column("view")), _encoded(batch.column("sender"))
         columns = (epoch, view.indices.to_numpy(), sender.indices.to_numpy(), seqno, sent_at)
@@ -189,11 +190,11 @@ class _Gathering:
         codes = views[columns[1][index]], senders[columns[2][index]]
         return _Runs(index, positions[index], positions[lasts], epoch[index], *codes, seqno[index], sent_at[index])
 
-    def _part(
+    def _batch_slice(
         self, batch: pa.RecordBatch, positions: Ints, is_ascending: bool, start: int, end: int, runs: _Runs
-    ) -> _Part:
+    ) -> _BatchSlice:
         runs.index = runs.index - start
-        return _Part(
+        return _BatchSlice(
             positions[start:end],
             is_ascending,
             runs,
@@ -204,16 +205,20 @@ class _Gathering:
         )
 
     def finish(self) -> Iterator[RangeSummary]:
-        if self._cell is None:
+        if self._range is None:
             return
-        range_, parts = self._cell, self._parts
-        self._cell, self._parts = None, []
-        first = int(self._cuts[max(range_, 0)])
-        last = int(self._cuts[range_ + 1]) - 1 if range_ + 1 < len(self._cuts) else int(parts[-1].positions.max())
-        yield _summed_up(first, last, parts, Digest(self._key), self._views.texts, self._senders.texts)
+        range_, slices = self._range, self._slices
+        self._range, self._slices = None, []
+        first = int(self._boundaries[max(range_, 0)])
+        last = (
+            int(self._boundaries[range_ + 1]) - 1
+            if range_ + 1 < len(self._boundaries)
+            else int(slices[-1].positions.max())
+        )
+        yield _summed_up(first, last, slices, Digest(self._key), self._views.texts, self._senders.texts)
 
 
-def _slice(runs: _Runs, low: int, high: int) -> _Runs:
+def _runs_between(runs: _Runs, low: int, high: int) -> _Runs:
     return _Runs(
         runs.index[low:high],
         runs.position[low:high],
@@ -223,13 +228,13 @@ def _slice(runs: _Runs, low: int, high: int) -> _Runs:
 
 
 def _summed_up(
-    first: int, last: int, parts: Sequence[_Part], digest: Digest, views: list[str], senders: list[str]
+    first: int, last: int, slices: Sequence[_BatchSlice], digest: Digest, views: list[str], senders: list[str]
 ) -> RangeSummary:
-    positions, is_ascending = _positions(parts)
-    runs = _joined(parts)
+    positions, is_ascending = _positions(slices)
+    runs = _joined(slices)
     streams = _Streams(runs, len(senders))
     faults = [*_position_faults(positions, is_ascending, first, last), *_run_faults(runs, streams, views, senders)]
-    _feed(digest, positions, is_ascending, runs, parts, views, senders)
+    _feed(digest, positions, is_ascending, runs, slices, views, senders)
     return RangeSummary(
         first=first,
         last=last,
@@ -237,29 +242,29 @@ def _summed_up(
         digest=digest.value(),
         faults=sorted(faults, key=lambda fault: fault.position)[:MOST_FAULTS],
         streams=streams.summed_up(len(positions), views, senders),
-        seconds=_seconds(parts),
+        seconds=_seconds(slices),
     )
 
 
-def _positions(parts: Sequence[_Part]) -> tuple[Ints, bool]:
-    if len(parts) == 1:
-        return parts[0].positions, parts[0].is_ascending
-    positions = np.concatenate([part.positions for part in parts])
+def _positions(slices: Sequence[_BatchSlice]) -> tuple[Ints, bool]:
+    if len(slices) == 1:
+        return slices[0].positions, slices[0].is_ascending
+    positions = np.concatenate([slice_.positions for slice_ in slices])
     return positions, _is_ascending(positions)
 
 
-def _joined(parts: Sequence[_Part]) -> _Runs:
-    """A frame that lies in two batches is one run again."""
-    if len(parts) == 1:
-        return parts[0].runs
+def _joined(slices: Sequence[_BatchSlice]) -> _Runs:
+    """The runs of all slices; a frame that two batches share becomes one run."""
+    if len(slices) == 1:
+        return slices[0].runs
     offset, indices = 0, []
-    for part in parts:
-        indices.append(part.runs.index + offset)
-        offset += len(part.positions)
+    for slice_ in slices:
+        indices.append(slice_.runs.index + offset)
+        offset += len(slice_.positions)
     index = np.concatenate(indices)
-    position = np.concatenate([part.runs.position for part in parts])
-    last_position = np.concatenate([part.runs.last_position for part in parts])
-    contents = [np.concatenate(column) for column in zip(*(part.runs.contents for part in parts), strict=True)]
+    position = np.concatenate([slice_.runs.position for slice_ in slices])
+    last_position = np.concatenate([slice_.runs.last_position for slice_ in slices])
+    contents = [np.concatenate(column) for column in zip(*(slice_.runs.contents for slice_ in slices), strict=True)]
     begins = np.zeros(len(index), dtype=bool)
     begins[0] = True
     for column in contents:
@@ -269,7 +274,7 @@ def _joined(parts: Sequence[_Part]) -> _Runs:
     return _Runs(index[kept], position[kept], last_position[lasts], *(column[kept] for column in contents))
 
 
-def _position_faults(positions: Ints, is_ascending: bool, first: int, last: int) -> Iterator[Fault]:
+def _position_faults(positions: Ints, is_ascending: bool, first: int, last: int) -> Iterator[RowFault]:
     if is_ascending and len(positions) == last - first + 1 and positions[0] == first:
         return
     around = np.concatenate(([first - 1], positions, [last + 1]))
@@ -278,30 +283,30 @@ def _position_faults(positions: Ints, is_ascending: bool, first: int, last: int)
         if after > before + 1:
             missing = f"{before + 1} to {after - 1}" if after - before > 2 else str(before + 1)
             after_text = f"{after} follows {before}" if index < len(positions) else f"nothing follows {before}"
-            yield Fault(NO_GAPS, "missing", before + 1, f"position {missing}", after_text)
+            yield RowFault(NO_GAPS, "missing", before + 1, f"position {missing}", after_text)
         elif after == before:
-            yield Fault(NO_DUPLICATES, "position twice", after, f"position {before + 1}", f"position {after} again")
+            yield RowFault(NO_DUPLICATES, "position twice", after, f"position {before + 1}", f"position {after} again")
         else:
-            yield Fault(TOTAL_ORDER, "positions go back", after, f"position {before + 1}", f"position {after}")
+            yield RowFault(TOTAL_ORDER, "positions go back", after, f"position {before + 1}", f"position {after}")
 
 
 class _Streams:
-    """The runs in the order of (view, sender), and within that as they came."""
+    """The runs ordered by (view, sender), and then by arrival."""
 
     def __init__(self, runs: _Runs, senders: int) -> None:
         self._runs = runs
         stream = runs.view * senders + runs.sender
         self.order = np.argsort(stream, kind="stable")
-        self.is_same = np.diff(stream[self.order]) == 0  # as the one before
+        self.is_same = np.diff(stream[self.order]) == 0  # whether a run is in the same stream as the one before
 
-    def summed_up(self, rows: int, views: list[str], senders: list[str]) -> list[Stream]:
+    def summed_up(self, rows: int, views: list[str], senders: list[str]) -> list[StreamSummary]:
         runs, order = self._runs, self.order
         lengths = np.diff(np.append(runs.index, rows))
         starts = np.append(0, np.flatnonzero(~self.is_same) + 1)
         counts = np.add.reduceat(lengths[order], starts)
         ones, lasts = order[starts], order[np.append(starts[1:], len(order)) - 1]
         return [
-            Stream(views[view], senders[sender], *numbers)
+            StreamSummary(views[view], senders[sender], *numbers)
             for view, sender, *numbers in zip(
                 runs.view[ones].tolist(),
                 runs.sender[ones].tolist(),
@@ -316,38 +321,40 @@ class _Streams:
         ]
 
 
-def _run_faults(runs: _Runs, streams: _Streams, views: list[str], senders: list[str]) -> Iterator[Fault]:
+def _run_faults(runs: _Runs, streams: _Streams, views: list[str], senders: list[str]) -> Iterator[RowFault]:
     for index in (np.flatnonzero(np.diff(runs.epoch) < 0) + 1)[:MOST_FAULTS].tolist():
         expected = f"a view of epoch {runs.epoch[index - 1]} or later"
-        yield Fault(TOTAL_ORDER, "views go back", int(runs.position[index]), expected, views[runs.view[index]])
+        yield RowFault(TOTAL_ORDER, "views go back", int(runs.position[index]), expected, views[runs.view[index]])
     order = streams.order
     step = np.diff(runs.seqno[order])
     for place in np.flatnonzero(streams.is_same & (step <= 0))[:MOST_FAULTS].tolist():
         yield _stream_fault(runs, int(order[place]), int(order[place + 1]), senders)
 
 
-def _stream_fault(runs: _Runs, before: int, after: int, senders: list[str]) -> Fault:
+def _stream_fault(runs: _Runs, before: int, after: int, senders: list[str]) -> RowFault:
     sender, seqno, earlier = senders[runs.sender[after]], int(runs.seqno[after]), int(runs.seqno[before])
     return stream_fault(sender, earlier, int(runs.last_position[before]), seqno, int(runs.position[after]))
 
 
-def stream_fault(sender: str, earlier: int, at: int, seqno: int, position: int) -> Fault:
-    """Of two neighbours in one sender's stream of a view, of which the second does not come later in it."""
+def stream_fault(sender: str, earlier: int, at: int, seqno: int, position: int) -> RowFault:
+    """The fault of two neighbouring frames in a sender's stream of a view whose seqnos do not increase."""
     found = f"{sender}'s frame {seqno} after its frame {earlier} at position {at}"
     if seqno < earlier:
-        return Fault(FIFO, "sender's order broken", position, f"{sender}'s frames in the order they were sent", found)
+        return RowFault(
+            FIFO, "sender's order broken", position, f"{sender}'s frames in the order they were sent", found
+        )
     if position == at + 1:
-        return Fault(
+        return RowFault(
             INTEGRITY, "frame torn", position, f"one time of sending for {sender}'s frame {seqno}", "two times"
         )
-    return Fault(NO_DUPLICATES, "frame twice", position, f"a frame of {sender} later than {earlier}", found)
+    return RowFault(NO_DUPLICATES, "frame twice", position, f"a frame of {sender} later than {earlier}", found)
 
 
 def _feed(
-    digest: Digest, positions: Ints, is_ascending: bool, runs: _Runs, parts: Sequence[_Part], views: list[str],
+    digest: Digest, positions: Ints, is_ascending: bool, runs: _Runs, slices: Sequence[_BatchSlice], views: list[str],
     senders: list[str],
 ) -> None:  # fmt: skip
-    """Nothing here depends on how the rows were cut into batches, or on codes."""
+    """Feed the digest with values that do not depend on batch boundaries or on codes."""
     digest.numbers(np.array([len(positions), len(runs.index), is_ascending, positions[0]], dtype=np.int64))
     if not is_ascending:
         digest.numbers(positions)
@@ -355,18 +362,18 @@ def _feed(
         digest.numbers(column)
     digest.names(runs.view, views)
     digest.names(runs.sender, senders)
-    digest.binary([part.key for part in parts])
-    digest.binary([part.payload for part in parts])
+    digest.binary([slice_.key for slice_ in slices])
+    digest.binary([slice_.payload for slice_ in slices])
 
 
-def _seconds(parts: Sequence[_Part]) -> list[Second]:
-    times = [part.delivered_at for part in parts if part.delivered_at is not None]
+def _seconds(slices: Sequence[_BatchSlice]) -> list[Second]:
+    times = [slice_.delivered_at for slice_ in slices if slice_.delivered_at is not None]
     if not times:
         return []
     delivered = np.concatenate(times)
-    latency = np.maximum(delivered - np.concatenate([part.sent_at for part in parts]), 1)
+    latency = np.maximum(delivered - np.concatenate([slice_.sent_at for slice_ in slices]), 1)
     bins = np.minimum((np.log2(latency) * BINS_PER_OCTAVE).astype(np.int64), LATENCY_BINS - 1)
-    sizes = np.maximum(np.concatenate([lengths_and_bytes(part.payload)[0] for part in parts]), 0)
+    sizes = np.maximum(np.concatenate([lengths_and_bytes(slice_.payload)[0] for slice_ in slices]), 0)
     second = delivered // 1_000_000
     found = []
     for value in np.unique(second).tolist():
@@ -394,5 +401,5 @@ def _ints(column: pa.Array) -> Ints:
 
 
 def _is_ascending(positions: Ints) -> bool:
-    """By exactly one each."""
+    """Whether each position is the successor of the one before."""
     return bool(positions[-1] - positions[0] == len(positions) - 1 and (positions[1:] - positions[:-1] == 1).all())

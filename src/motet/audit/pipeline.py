@@ -1,12 +1,12 @@
-"""`motet pipeline`: the journals of a group become a lake of Parquet tables, in three steps that only do what is new.
+"""`motet pipeline`: turns the journals of a group into Parquet tables, in three incremental steps.
 
     bronze   every member's journal as it is          bronze/member=NAME/batch=N/epoch=E/
-    silver   one row per position, verified           silver/batch=N/epoch=E/      and silver_cells/batch=N/
+    silver   one row per position, verified           silver/batch=N/epoch=E/      and silver_ranges/batch=N/
     gold     rates, latency, senders, views           gold/rates/ gold/latency/ gold/senders/ gold/views/
 
-Bronze and silver are streaming queries with checkpoints. A micro-batch writes one directory that its number names, and
-overwrites it if it is replayed, so whoever reads the tables finds every row once, with any reader of Parquet. Gold is
-made of small sums that each bronze batch leaves in gold_parts/, and is written anew each time.
+Bronze and silver are streaming queries with checkpoints. A micro-batch writes one directory named after its number, and
+overwrites it when it is replayed, so any Parquet reader finds every row exactly once. Gold is computed from the small
+sums that each bronze batch writes to gold_parts/, and is rewritten each time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from motet.audit.inputs import RANGE, MemberInput, Split, UnusableInputError, cuts_of, find_members, is_journal
+from motet.audit.inputs import (
+    RANGE,
+    InputSplit,
+    MemberInput,
+    UnusableInputError,
+    boundaries_of,
+    find_members,
+    is_journal,
+)
 from motet.audit.jobs import ranges_of
 from motet.audit.kernels import BINS_PER_OCTAVE, LATENCY_BINS
 from motet.log.journal.reader import JournalReader
@@ -57,12 +65,12 @@ LATENCY = f"""
 
 
 @dataclass(slots=True)
-class Outcome:
-    """What a run did."""
+class PipelineOutcome:
+    """What one run of the pipeline wrote."""
 
-    bronze: dict[str, int] = field(default_factory=dict)  # rows that were new, by member
+    bronze: dict[str, int] = field(default_factory=dict)  # new rows by member
     silver: int = 0
-    conflicts: int = 0  # cells of silver that not all members had alike, in the whole lake
+    conflicts: int = 0  # ranges of silver that differ between members, in all batches
     first: int = 0
     last: int = 0
 
@@ -75,10 +83,10 @@ class Pipeline:
             raise UnusableInputError("; ".join(self.unusable) or f"no journal in {', '.join(directories)}")
         self._spark = spark
         self._lake = lake
-        self._outcome = Outcome()
+        self._outcome = PipelineOutcome()
 
-    def run(self) -> Outcome:
-        """Everything that is stable now, and no more."""
+    def run(self) -> PipelineOutcome:
+        """Process all positions that are stable now, then return."""
         if not any(member.splits for member in self._members):
             raise UnusableInputError(f"no rows yet in {', '.join(member.path for member in self._members)}")
         for query in [self._bronze(member, is_once=True) for member in self._members]:
@@ -88,11 +96,11 @@ class Pipeline:
         return self.outcome()
 
     def follow(self, seconds: float) -> list[StreamingQuery]:
-        """Queries that go on as the journals grow; gold is written anew with each batch of silver."""
+        """Start queries that follow the growing journals; each batch of silver rewrites gold."""
         queries = [self._bronze(member, is_once=False, seconds=seconds) for member in self._members]
         return [*queries, self._silver(is_once=False, seconds=seconds)]
 
-    # Bronze: a query for each member, so that members may come and go from run to run
+    # Bronze: a query per member, so that the set of members may change between runs
 
     def _bronze(self, member: MemberInput, *, is_once: bool, seconds: float = 0.0) -> StreamingQuery:
         rows = self._stream(member.path)
@@ -117,7 +125,7 @@ class Pipeline:
 
         low, high = self._extent(rows)
         ranges = self._verified(low, high)
-        ranges_at = self._lake / "silver_cells" / f"batch={batch}"
+        ranges_at = self._lake / "silver_ranges" / f"batch={batch}"
         self._write(ranges.coalesce(1), ranges_at)
         kept = broadcast(self._spark.read.parquet(str(ranges_at)).select("first", "last", "copies", "agreed"))
         joined = rows.join(kept, col("position").between(col("first"), col("last")), "left").drop("first", "last")
@@ -132,9 +140,11 @@ class Pipeline:
         return bounds["low"], bounds["high"]
 
     def _verified(self, low: int, high: int) -> DataFrame:
-        """Per cell: how many journals have it, and whether they have it alike. By digests, no rows are moved."""
+        """Per range: how many journals have it, and whether they agree. Digests are compared, so no rows are
+        shuffled.
+        """
         members = [MemberInput(member.name, member.path, self._range(member, low, high)) for member in self._members]
-        ranges = ranges_of(self._spark, members, cuts_of(members))
+        ranges = ranges_of(self._spark, members, boundaries_of(members))
         return (
             ranges.where("digest IS NOT NULL")
             .selectExpr("member", "first", "last", "digest")
@@ -151,10 +161,10 @@ class Pipeline:
             expr("sort_array(collect_list(struct(member, hex(digest) AS digest))) AS held"),
         ]
 
-    def _range(self, member: MemberInput, low: int, high: int) -> list[Split]:
+    def _range(self, member: MemberInput, low: int, high: int) -> list[InputSplit]:
         extent = JournalLog([member.path]).extent()
         first, last = max(low, extent.first), min(high, extent.stable)
-        return [Split(member.name, member.path, first, last, RANGE)] if first <= last else []
+        return [InputSplit(member.name, member.path, first, last, RANGE)] if first <= last else []
 
     # Gold
 
@@ -168,12 +178,12 @@ class Pipeline:
         self._write(self._views().coalesce(1), self._lake / "gold" / "views")
 
     def _views(self) -> DataFrame:
-        """When each member entered each view, and how far it had delivered."""
+        """When each member installed each view, and the position up to which it had delivered."""
         lines = [_view_line(member.name, one) for member in self._members for one in JournalReader(member.path).views()]
         ddl = "member STRING, view STRING, epoch BIGINT, position BIGINT, at BIGINT, members ARRAY<STRING>"
         return self._spark.createDataFrame(lines, ddl).selectExpr("* EXCEPT (at)", "timestamp_micros(at) AS at")
 
-    # What they share
+    # Shared by all steps
 
     def _stream(self, path: str) -> DataFrame:
         reader = self._spark.readStream.format("motet").option("path", path)
@@ -191,11 +201,11 @@ class Pipeline:
         writer = rows.write.mode("overwrite").option("compression", "zstd")
         (writer.partitionBy(*partitions) if partitions else writer).parquet(str(target))
 
-    def outcome(self) -> Outcome:
-        """What was done so far, by the queries of this run."""
-        if next((self._lake / "silver_cells").glob("*/_SUCCESS"), None) is None:
+    def outcome(self) -> PipelineOutcome:
+        """What the queries of this run have written so far."""
+        if next((self._lake / "silver_ranges").glob("*/_SUCCESS"), None) is None:
             return self._outcome
-        ranges = self._spark.read.parquet(str(self._lake / "silver_cells"))
+        ranges = self._spark.read.parquet(str(self._lake / "silver_ranges"))
         row = ranges.selectExpr("count_if(NOT agreed) AS bad", "min(first) AS first", "max(last) AS last").first()
         assert row is not None
         self._outcome.conflicts, self._outcome.first, self._outcome.last = row["bad"], row["first"], row["last"]

@@ -16,7 +16,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Maps values to pixels; `is_log` for what spans many sizes."""
+    """Maps values to pixels; `is_log` for values of many magnitudes."""
 
     low: float
     high: float
@@ -101,8 +101,8 @@ def bars(values: Mapping[str, float], unit: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """A stretch of a row in a timeline; spans with the same colour number are the same thing."""
+class TimelineSpan:
+    """A section of a row in a timeline. Sections with the same colour number belong together."""
 
     start: float
     end: float
@@ -111,7 +111,7 @@ class Span:
     colour: int
 
 
-def timeline(rows: Mapping[str, Sequence[Span]], unit: str) -> str:
+def timeline(rows: Mapping[str, Sequence[TimelineSpan]], unit: str) -> str:
     spans = [span for row in rows.values() for span in row]
     if not spans:
         return nothing("no changes of view are recorded")
@@ -128,7 +128,7 @@ def timeline(rows: Mapping[str, Sequence[Span]], unit: str) -> str:
     return _svg("".join(drawn), height)
 
 
-def _span(span: Span, x: Axis, top: int) -> str:
+def _span(span: TimelineSpan, x: Axis, top: int) -> str:
     start, end = x.place(span.start), x.place(span.end)
     width = max(1.5, end - start - 1)
     text = f'<text class="inside" x="{start + 5:.1f}" y="{top + 16}">{escape(span.label)}</text>' if width > 46 else ""

@@ -1,4 +1,4 @@
-"""The audit as one HTML file that needs nothing else: verdict, findings side by side, and plots. Light and dark."""
+"""The audit as one self-contained HTML file: verdict, findings side by side, and plots, in a light and a dark theme."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from motet.audit.guarantees import CHECKS, MEANING
 from motet.audit.kernels import BINS_PER_OCTAVE, LATENCY_BINS
-from motet.audit.plots import Point, Span, bars, lines, nothing, timeline
-from motet.audit.verdict import Finding, Verdict
+from motet.audit.plots import Point, TimelineSpan, bars, lines, nothing, timeline
+from motet.audit.verdict import AuditFinding, AuditVerdict
 from motet.log.journal.evidence import ViewFact
 
-MOST_POINTS = 240  # of a line; more seconds than that are put together
+MOST_POINTS = 240  # per line; more seconds than that are aggregated
 MOST_FINDINGS = 20
 PERCENTILES = (("median", 0.5), ("90 %", 0.9), ("99 %", 0.99), ("99.9 %", 0.999))
 
@@ -51,7 +51,7 @@ svg { width: 100%; height: auto; display: block; } .grid { stroke: var(--rule); 
 )
 
 
-def to_html(verdict: Verdict, title: str = "Motet audit") -> str:
+def to_html(verdict: AuditVerdict, title: str = "Motet audit") -> str:
     body = [
         f"<h1>{escape(title)}</h1>",
         _banner(verdict),
@@ -69,7 +69,7 @@ def to_html(verdict: Verdict, title: str = "Motet audit") -> str:
     )
 
 
-def _banner(verdict: Verdict) -> str:
+def _banner(verdict: AuditVerdict) -> str:
     size = f"{verdict.rows:,} rows of {len(verdict.members)} members, read in {verdict.seconds:.1f} s."
     if verdict.findings:
         text = f"<b>Violated.</b> {escape(verdict.findings[0].text)}. {size}"
@@ -80,16 +80,16 @@ def _banner(verdict: Verdict) -> str:
     return f'<div class="banner{" bad" if verdict.exit_code else ""}">{text}</div>'
 
 
-def _checks(verdict: Verdict) -> str:
+def _checks(verdict: AuditVerdict) -> str:
     rows = [
         f'<tr><td>{escape(check)}</td><td class="{verdict.state_of(check).split()[0]}">{verdict.state_of(check)}</td>'
-        f"<td>{escape(MEANING[check])}</td><td>{escape(verdict.looked_at.get(check, ''))}</td></tr>"
+        f"<td>{escape(MEANING[check])}</td><td>{escape(verdict.checked.get(check, ''))}</td></tr>"
         for check in CHECKS
     ]
     return f"<table><tr><th>guarantee<th>result<th>it says<th>looked at</tr>{''.join(rows)}</table>"
 
 
-def _members(verdict: Verdict) -> str:
+def _members(verdict: AuditVerdict) -> str:
     rows = [
         f'<tr><td>{escape(member.name)}</td><td class="n">{member.first:,} to {member.last:,}</td>'
         f'<td class="n">{member.stable:,}</td><td class="n">{member.rows:,}</td><td class="n">{member.views}</td>'
@@ -99,7 +99,7 @@ def _members(verdict: Verdict) -> str:
     return f"<table><tr><th>member<th>positions<th>stable<th>rows<th>views<th>where</tr>{''.join(rows)}</table>"
 
 
-def _finding(finding: Finding) -> str:
+def _finding(finding: AuditFinding) -> str:
     rows = "".join(
         f'<tr{" class=differs" if one.expected != one.found else ""}><td class="n">{one.position}</td>'
         f"<td>{escape(one.expected)}</td><td>{escape(one.found)}</td></tr>"
@@ -114,7 +114,7 @@ def _finding(finding: Finding) -> str:
     )
 
 
-def _plots(verdict: Verdict) -> list[str]:
+def _plots(verdict: AuditVerdict) -> list[str]:
     seconds = verdict.facts.get("seconds", [])
     senders: dict[str, float] = {}
     for total in verdict.facts.get("totals", []):
@@ -129,12 +129,12 @@ def _plots(verdict: Verdict) -> list[str]:
     ]
 
 
-def _fullest(verdict: Verdict) -> str:
+def _fullest(verdict: AuditVerdict) -> str:
     return max(verdict.members, key=lambda member: member.rows).name
 
 
 def _step(seconds: Sequence[Any]) -> int:
-    """How many seconds one point stands for."""
+    """The number of seconds per point."""
     span: int = seconds[-1]["second"] - seconds[0]["second"] + 1
     return max(1, -(-span // MOST_POINTS))
 
@@ -171,13 +171,13 @@ def _latency(seconds: Sequence[Any]) -> str:
 
 
 def quantile(histogram: NDArray[np.int64], share: float) -> float:
-    """In milliseconds; the middle of the bin that it falls into."""
+    """The quantile in milliseconds: the middle of its bin."""
     index = int(np.searchsorted(np.cumsum(histogram), share * histogram.sum()))
     return float(2.0 ** ((index + 0.5) / BINS_PER_OCTAVE)) / 1000
 
 
-def _views(views: dict[str, list[ViewFact]], verdict: Verdict) -> str:
-    """Over positions: they mean the same at every member, and clocks do not."""
+def _views(views: dict[str, list[ViewFact]], verdict: AuditVerdict) -> str:
+    """A timeline over positions, which are comparable between members, unlike clocks."""
     numbers: dict[str, int] = {}
     rows = {}
     for member in verdict.members:
@@ -189,12 +189,12 @@ def _views(views: dict[str, list[ViewFact]], verdict: Verdict) -> str:
             title = f"{fact.view}: {len(fact.members)} members, after position {fact.position}\n" + ", ".join(
                 fact.members
             )
-            spans.append(Span(fact.position, end, fact.view.partition("@")[0], title, colour))
+            spans.append(TimelineSpan(fact.position, end, fact.view.partition("@")[0], title, colour))
         rows[member.name] = spans
     return timeline(rows, "")
 
 
 def _retransmissions(found: dict[str, list[Point]]) -> str:
     if not found:
-        return nothing("no traces of members were given, and journals do not say how often a datagram had to be sent")
-    return lines(found, "frames sent again per second")
+        return nothing("no traces of members were given, and journals do not record how often a datagram was sent")
+    return lines(found, "retransmitted frames per second")

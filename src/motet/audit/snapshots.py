@@ -1,14 +1,14 @@
-"""Snapshots beside the journals: is each of them a consistent cut through the log?
+"""Checks that each snapshot is a consistent cut of the log.
 
-A snapshot says of every member q how far the log was in its state (its cut), and which messages were on their way to q.
-The log says in which order they were delivered. So this must hold of the messages of the log, for each sender p:
+A snapshot records for every member q the position of its state in the log (its cut), and the messages in flight to q.
+The log has the delivery order. For each sender p, the ordered messages must satisfy:
 
-- What p had sent by its own cut is the same for all: the messages of p within q's cut, and those on their way from p to
-  q, are together the same number at every q. One more at q, and its state is from the future; one less, and it is lost.
-- What was on its way from p to q is what q delivered next of p, in that order, byte by byte.
-- None of it was sent later than p recorded its state, by p's own clock.
+- The messages of p up to the cut of q and those in flight from p to q are equally many at every q. One more at q means
+  that the state of q is from the future; one less means that a message is lost.
+- The messages in flight from p to q are those that q delivered next from p, in that order, byte by byte.
+- None of them was sent after p recorded its state, by the clock of p.
 
-Other channels (unicast, plain multicast) leave no trace in a journal; the simulator checks them, which sees everything.
+Other channels (unicast, plain multicast) leave no trace in journals; the simulator checks them.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from numpy.typing import NDArray
 from motet.audit.compare import show_bytes
 from motet.audit.guarantees import SNAPSHOTS
 from motet.audit.inputs import SNAPSHOT_FILES, MemberInput, UnusableInputError, read_positions
-from motet.audit.verdict import Finding
+from motet.audit.verdict import AuditFinding
 
-LOOKED_BACK = 100_000  # positions before the cuts in which the latest message of each sender is looked for
-LOOKED_AHEAD = 400_000  # positions behind them in which what was on its way is looked for
+LOOKED_BACK = 100_000  # positions before the cuts that are searched for the latest message of each sender
+LOOKED_AHEAD = 400_000  # positions after the cuts that are searched for the messages in flight
 COLUMNS = ["kind", "member", "sender", "receiver", "channel", "index", "payload", "position", "stable", "recorded_at"]
 HIGHEST = 1 << 62
 _NEEDED = ["position", "sender", "sent_at", "key", "payload"]
 
-Cuts = dict[str, dict[str, Any]]  # by member, what it recorded of itself
+Cuts = dict[str, dict[str, Any]]  # the record of each member about itself
 Messages = dict[tuple[str, str], list[bytes]]  # by sender and receiver
 
 
@@ -52,7 +52,7 @@ def find_snapshots(directories: Sequence[str]) -> list[Path]:
     return sorted(found)
 
 
-def snapshot_findings(paths: Sequence[Path], members: Sequence[MemberInput]) -> Iterator[Finding]:
+def snapshot_findings(paths: Sequence[Path], members: Sequence[MemberInput]) -> Iterator[AuditFinding]:
     for path in paths:
         table = _read(path)
         states = table.filter(pc.equal(table["kind"], "member")).to_pylist()
@@ -60,11 +60,11 @@ def snapshot_findings(paths: Sequence[Path], members: Sequence[MemberInput]) -> 
         if not cuts:
             continue
         yield from _beyond_itself(cuts, path)
-        log = _Log.around([cut["position"] for cut in cuts.values()], members)
+        log = _LogExcerpt.around([cut["position"] for cut in cuts.values()], members)
         if log is not None:
-            on_their_way = _on_their_way(table)
+            in_flight = _in_flight(table)
             for sender in sorted(cuts):
-                yield from _Sender(sender, cuts, on_their_way, log, str(path)).findings()
+                yield from _SenderChecks(sender, cuts, in_flight, log, str(path)).findings()
 
 
 def _read(path: Path) -> pa.Table:
@@ -76,7 +76,7 @@ def _read(path: Path) -> pa.Table:
     return table
 
 
-def _on_their_way(table: pa.Table) -> Messages:
+def _in_flight(table: pa.Table) -> Messages:
     """By sender and receiver, the oldest first."""
     is_ordered = pc.and_(pc.equal(table["kind"], "in_flight"), pc.equal(table["channel"], "total"))
     found: Messages = {}
@@ -85,27 +85,27 @@ def _on_their_way(table: pa.Table) -> Messages:
     return found
 
 
-def _beyond_itself(cuts: Cuts, path: Path) -> Iterator[Finding]:
+def _beyond_itself(cuts: Cuts, path: Path) -> Iterator[AuditFinding]:
     for name, cut in cuts.items():
         if (cut["stable"] or 0) > cut["position"]:
-            expected, found = f"nothing stable behind its cut at {cut['position']}", f"stable to {cut['stable']}"
+            expected, found = f"nothing stable after its cut at {cut['position']}", f"stable to {cut['stable']}"
             yield _finding(name, cut["position"] + 1, expected, found, str(path))
 
 
-def _finding(member: str, position: int, expected: str, found: str, path: str) -> Finding:
-    return Finding(SNAPSHOTS, member.partition("#")[0], position, "not consistent", expected, found, where=path)
+def _finding(member: str, position: int, expected: str, found: str, path: str) -> AuditFinding:
+    return AuditFinding(SNAPSHOTS, member.partition("#")[0], position, "not consistent", expected, found, where=path)
 
 
 @dataclass(frozen=True, slots=True)
-class _Log:
-    """The rows around the cuts of a snapshot."""
+class _LogExcerpt:
+    """The rows of the log around the cuts of a snapshot."""
 
     rows: pa.Table
     senders: NDArray[np.object_]
 
     @classmethod
-    def around(cls, cuts: Sequence[int], members: Sequence[MemberInput]) -> _Log | None:
-        """Of the journal that reaches furthest, of those that have all cuts; behind them, of what is stable."""
+    def around(cls, cuts: Sequence[int], members: Sequence[MemberInput]) -> _LogExcerpt | None:
+        """From the longest journal that contains all cuts; after the cuts, stable positions only."""
         stable = max((member.stable for member in members), default=0) or HIGHEST
         first, last = max(1, min(cuts) - LOOKED_BACK), max(max(cuts), min(max(cuts) + LOOKED_AHEAD, stable))
         fit = [one for one in members if one.splits and one.first <= min(cuts) + 1 and one.last >= max(cuts)]
@@ -123,21 +123,21 @@ class _Log:
         return self.rows.filter(pa.array(self.senders == sender))
 
 
-class _Sender:
+class _SenderChecks:
     """The messages of one sender, in the log and in a snapshot."""
 
-    def __init__(self, sender: str, cuts: Cuts, on_their_way: Messages, log: _Log, path: str) -> None:
+    def __init__(self, sender: str, cuts: Cuts, in_flight: Messages, log: _LogExcerpt, path: str) -> None:
         self._sender = sender
         self._cuts = cuts
         self._path = path
         self._rows = log.of(sender)
         self._positions = self._rows["position"].to_numpy()
-        self._flying = {name: on_their_way.get((sender, name), []) for name in cuts}
+        self._in_flight_to = {name: in_flight.get((sender, name), []) for name in cuts}
         # How many of its messages are within each cut, from the beginning of what was read of the log.
         self._within = {name: int((self._positions <= cut["position"]).sum()) for name, cut in cuts.items()}
-        self._sent = {name: count + len(self._flying[name]) for name, count in self._within.items()}
+        self._sent = {name: count + len(self._in_flight_to[name]) for name, count in self._within.items()}
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[AuditFinding]:
         usual = max(self._sent.values(), key=list(self._sent.values()).count)
         for name, count in sorted(self._sent.items()):
             if count != usual:
@@ -146,36 +146,38 @@ class _Sender:
                 yield from self._of_bytes(name)
         yield from self._of_times(usual)
 
-    def _of_count(self, name: str, count: int, usual: int) -> Finding:
+    def _of_count(self, name: str, count: int, usual: int) -> AuditFinding:
         others = ", ".join(sorted(other.partition("#")[0] for other, sent in self._sent.items() if sent == usual))
         other, at = self._first_other(name), min(count, usual)
         at = at if other is None else min(at, self._within[name] + other)
         position = int(self._positions[at]) if at < len(self._positions) else self._cuts[name]["position"] + 1
-        due, here = usual - self._within[name], len(self._flying[name])
+        due, here = usual - self._within[name], len(self._in_flight_to[name])
         if due < 0:
             expected = f"the first {usual} of what {self._sender} sent, as at {others}"
             return _finding(
-                name, position, expected, f"{-due} more within its cut: sent behind its sender's", self._path
+                name, position, expected, f"{-due} more within its cut: sent after its sender's", self._path
             )
-        expected = f"{due} messages of {self._sender} on their way to it, as the cuts of {others} say"
+        expected = f"{due} messages of {self._sender} in flight to it, as the cuts of {others} say"
         return _finding(name, position, expected, f"{here}", self._path)
 
-    def _of_bytes(self, name: str) -> Iterator[Finding]:
+    def _of_bytes(self, name: str) -> Iterator[AuditFinding]:
         index = self._first_other(name)
         if index is not None:
             at = self._within[name] + index
-            expected = f"{show_bytes(_message(self._rows, at))} on its way from {self._sender}: it delivered that next"
-            yield _finding(name, int(self._positions[at]), expected, show_bytes(self._flying[name][index]), self._path)
+            expected = f"{show_bytes(_message(self._rows, at))} in flight from {self._sender}: it delivered that next"
+            yield _finding(
+                name, int(self._positions[at]), expected, show_bytes(self._in_flight_to[name][index]), self._path
+            )
 
     def _first_other(self, name: str) -> int | None:
-        """Of what was on its way to a member, the first one that is another than what was delivered next."""
+        """The index of the first message in flight to a member that differs from the one delivered next."""
         first = self._within[name]
-        for index, payload in enumerate(self._flying[name][: max(0, self._rows.num_rows - first)]):
+        for index, payload in enumerate(self._in_flight_to[name][: max(0, self._rows.num_rows - first)]):
             if payload != _message(self._rows, first + index):
                 return index
         return None
 
-    def _of_times(self, sent: int) -> Iterator[Finding]:
+    def _of_times(self, sent: int) -> Iterator[AuditFinding]:
         recorded_at = self._cuts[self._sender]["recorded_at"]
         times = self._rows["sent_at"].slice(0, sent)
         if recorded_at is None or not len(times):
@@ -188,6 +190,6 @@ class _Sender:
 
 
 def _message(rows: pa.Table, index: int) -> bytes:
-    """As it went over the wire: one with a key begins with it."""
+    """The message in its wire format: the key, if any, comes first."""
     key, payload = rows["key"][index].as_py(), rows["payload"][index].as_py() or b""
     return bytes(payload) if key is None else len(key).to_bytes(2, "little") + key + payload

@@ -1,4 +1,4 @@
-"""Traces of members beside their journals: how often frames had to be sent again, second by second."""
+"""Reads traces of members beside their journals, for the number of retransmitted frames per second."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from motet.audit.inputs import UnusableInputError
 
 SECOND_NS = 1_000_000_000
-MOST_SECONDS = 7 * 86_400  # of one line in the report; a trace with a time from nowhere would have billions
+MOST_SECONDS = 7 * 86_400  # per line in the report; bounds a trace with a corrupt time
 ENDINGS = (".jsonl", ".arrow", ".parquet")
 _SCHEMA = pa.schema([("at_ns", pa.int64()), ("member", pa.string()), ("kind", pa.string()), ("count", pa.int64())])
 
@@ -29,7 +29,7 @@ def find_traces(directories: Sequence[str]) -> list[Path]:
 
 
 def retransmissions(paths: Sequence[Path]) -> dict[str, list[tuple[float, float]]]:
-    """By member: frames sent again per second, over the seconds since the first event of any trace."""
+    """By member: retransmitted frames per second, over the seconds since the first event of any trace."""
     tables = [_read(path) for path in paths]
     events = pa.concat_tables(tables) if tables else _SCHEMA.empty_table()
     events = events.filter(pc.and_(pc.is_valid(events["at_ns"]), pc.is_valid(events["member"])))
@@ -52,7 +52,7 @@ def retransmissions(paths: Sequence[Path]) -> dict[str, list[tuple[float, float]
 def _read(path: Path) -> pa.Table:
     try:
         table = _decoded(path)
-        table.validate(full=True)  # a file may come from anywhere, and Arrow believes the offsets in it
+        table.validate(full=True)  # a trace is untrusted input, and Arrow does not check its offsets otherwise
         columns = [_column(table, field) for field in _SCHEMA]
     except (pa.ArrowException, OSError) as error:
         raise UnusableInputError(f"{path} cannot be read as a trace ({error}); move it away") from error

@@ -1,4 +1,4 @@
-"""What an audit says: a result per guarantee, and findings that name member, position, expected and found."""
+"""The result of an audit: a state per guarantee, and findings with member, position, expected and found."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class AuditFinding:
     check: str
     member: str
     position: int
@@ -23,8 +23,8 @@ class Finding:
     expected: str
     found: str
     neighbours: tuple[Neighbour, ...] = ()
-    reference: tuple[str, ...] = ()  # members that have what is expected
-    where: str = ""  # file, or view
+    reference: tuple[str, ...] = ()  # members that have the expected content
+    where: str = ""  # the file, or the view change
 
     @property
     def text(self) -> str:
@@ -45,11 +45,11 @@ class MemberSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class AuditVerdict:
     members: tuple[MemberSummary, ...]
-    findings: tuple[Finding, ...]
-    unusable: tuple[str, ...]  # inputs that could not be read at all
-    looked_at: dict[str, str]  # check -> on how much it stands; a check that had nothing to look at is not in here
+    findings: tuple[AuditFinding, ...]
+    unusable: tuple[str, ...]  # errors of inputs that could not be read
+    checked: dict[str, str]  # check -> how much was checked; absent if there was nothing to check
     rows: int
     ranges: int
     seconds: float
@@ -61,16 +61,16 @@ class Verdict:
             return VIOLATED
         return UNUSABLE if self.unusable else OK
 
-    def of(self, check: str) -> list[Finding]:
+    def of(self, check: str) -> list[AuditFinding]:
         return [finding for finding in self.findings if finding.check == check]
 
     def state_of(self, check: str) -> str:
         if self.of(check):
             return "violated"
-        return "ok" if check in self.looked_at else "nothing to check"
+        return "ok" if check in self.checked else "nothing to check"
 
     def to_json(self) -> str:
-        checks = {check: {"state": self.state_of(check), "on": self.looked_at.get(check, "")} for check in CHECKS}
+        checks = {check: {"state": self.state_of(check), "on": self.checked.get(check, "")} for check in CHECKS}
         named = ("ok", "violated", "unusable")[self.exit_code]
         shown = {
             "verdict": named,
@@ -79,29 +79,29 @@ class Verdict:
             "members": [asdict(member) for member in self.members],
             "unusable": list(self.unusable),
         }
-        return json.dumps(shown | {"rows": self.rows, "cells": self.ranges, "seconds": round(self.seconds, 3)})
+        return json.dumps(shown | {"rows": self.rows, "ranges": self.ranges, "seconds": round(self.seconds, 3)})
 
 
-def sorted_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """By position, then by the order of the checks; one of each check, member and place, neighbours with the first."""
+def sorted_findings(findings: Iterable[AuditFinding]) -> tuple[AuditFinding, ...]:
+    """Sorted by position and check, without duplicates; neighbours are shown only once per member and position."""
     unique = {(finding.check, finding.member, finding.position): finding for finding in reversed(list(findings))}
     shown: set[tuple[str, int]] = set()
-    told = []
+    kept = []
     for one in sorted(unique.values(), key=lambda one: (one.position, CHECKS.index(one.check), one.member)):
-        told.append(replace(one, neighbours=()) if (one.member, one.position) in shown else one)
+        kept.append(replace(one, neighbours=()) if (one.member, one.position) in shown else one)
         if one.neighbours:
             shown.add((one.member, one.position))
-    return tuple(told)
+    return tuple(kept)
 
 
-def to_text(verdict: Verdict) -> str:
-    """For people: a line per member, a line per guarantee, then the findings in full."""
+def to_text(verdict: AuditVerdict) -> str:
+    """The verdict as text: a line per member, a line per guarantee, then the findings."""
     return "\n".join(
         [*_member_lines(verdict), "", *_check_lines(verdict), *_finding_lines(verdict), "", _last_line(verdict)]
     )
 
 
-def _member_lines(verdict: Verdict) -> list[str]:
+def _member_lines(verdict: AuditVerdict) -> list[str]:
     lines = []
     for member in verdict.members:
         extent = f"positions {member.first} to {member.last}, stable to {member.stable}" if member.rows else "empty"
@@ -110,16 +110,16 @@ def _member_lines(verdict: Verdict) -> list[str]:
     return lines + [f"  UNUSABLE: {text}" for text in verdict.unusable]
 
 
-def _check_lines(verdict: Verdict) -> list[str]:
+def _check_lines(verdict: AuditVerdict) -> list[str]:
     marks = {"ok": "ok", "violated": "VIOLATED", "nothing to check": "-"}
     return [
         f"  {marks[verdict.state_of(check)]:<9} {check:<18} {MEANING[check]}"
-        + (f" ({verdict.looked_at[check]})" if check in verdict.looked_at else "")
+        + (f" ({verdict.checked[check]})" if check in verdict.checked else "")
         for check in CHECKS
     ]
 
 
-def _finding_lines(verdict: Verdict) -> list[str]:
+def _finding_lines(verdict: AuditVerdict) -> list[str]:
     lines = []
     for finding in verdict.findings[:MOST_SHOWN]:
         lines += ["", f"  {finding.text}" + (f"  [{finding.where}]" if finding.where else "")]
@@ -133,7 +133,7 @@ def _who(reference: Sequence[str]) -> str:
     return f"   (as at {', '.join(reference)})" if reference else ""
 
 
-def _side_by_side(finding: Finding) -> list[str]:
+def _side_by_side(finding: AuditFinding) -> list[str]:
     lines = []
     for neighbour in finding.neighbours:
         mark = " " if neighbour.expected == neighbour.found else "!"
@@ -143,7 +143,7 @@ def _side_by_side(finding: Finding) -> list[str]:
     return lines
 
 
-def _last_line(verdict: Verdict) -> str:
+def _last_line(verdict: AuditVerdict) -> str:
     size = f"{verdict.rows} rows of {len(verdict.members)} members in {verdict.seconds:.1f} s"
     if verdict.findings:
         return f"VIOLATED: {verdict.findings[0].text}. {size}"

@@ -1,6 +1,6 @@
-"""The commands. Each has an example in its help, a form for programs, and an exit code that means something.
+"""The commands. Each has examples in its help, JSON output for programs, and documented exit codes.
 
-A command is imported when it is called: `motet node` must not wait for Spark, nor hold its memory.
+A command is imported when it is called: `motet node` must neither wait for the import of Spark nor keep it in memory.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _common(
 
 
 def main() -> None:
-    """Errors that we raise on purpose are told in one sentence; anything else is a bug and keeps its traceback."""
+    """Print a MotetError as one sentence. Any other exception is a bug and keeps its traceback."""
     try:
         with quiet_when_closed():
             app()

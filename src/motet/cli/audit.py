@@ -1,4 +1,4 @@
-"""`motet audit`: did the guarantees hold in the journals of a group?"""
+"""`motet audit`: check whether the guarantees held, over the journals of a group."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from motet.audit.follow import Beat
-    from motet.audit.verdict import Finding
+    from motet.audit.follow import AuditRound
+    from motet.audit.verdict import AuditFinding
 
 EXAMPLES = """
 Examples:
@@ -24,7 +24,7 @@ Examples:
 
   motet audit run/journals --report audit.html     every journal in a directory, and a page with plots
 
-  motet audit data/a data/b data/c --follow 5     beside a live group, until Ctrl-C or the first violation
+  motet audit data/a data/b data/c --follow 5     audit a live group, until Ctrl-C or the first violation
 
   motet audit exports/a exports/b --json      Parquet files of the log instead of journals, for a program to read
 """
@@ -37,8 +37,8 @@ def audit(
     ],
     report: Annotated[Path | None, typer.Option(help="Also write a report with plots to this HTML file.")] = None,
     master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[*]",
-    follow: Annotated[float, typer.Option(help="Beside a live group: look every so many seconds.", min=0)] = 0.0,
-    state: Annotated[Path | None, typer.Option(help="With --follow: where to remember what was looked at.")] = None,
+    follow: Annotated[float, typer.Option(help="Audit a live group, every so many seconds.", min=0)] = 0.0,
+    state: Annotated[Path | None, typer.Option(help="With --follow: where to store what was audited.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,
 ) -> None:
     """Check every guarantee over the journals of all members. Exit code: 0 all hold, 1 violated, 2 unusable input."""
@@ -70,17 +70,17 @@ audit.__doc__ = f"{audit.__doc__}\n\n\b{EXAMPLES}"
 
 def _follow(directories: list[str], seconds: float, state: Path | None, master: str, as_json: bool) -> int:
     from motet.audit.follow import LiveAudit
-    from motet.spark.ending import LOOK_EVERY_S, raise_failure, stop_between_batches, told_to_stop
+    from motet.spark.ending import POLL_EVERY_S, raise_failure, stop_between_batches, stop_requested
     from motet.spark.session import build_session
 
     spark = build_session(master, "motet audit, live", is_light=True)
-    with TemporaryDirectory(prefix="motet-audit-") as scratch, told_to_stop() as told:
+    with TemporaryDirectory(prefix="motet-audit-") as scratch, stop_requested() as stopping:
         try:
             live = LiveAudit(spark, directories, (state or Path(scratch)).resolve(), partial(_raise, as_json), _tell)
             for text in live.unusable:
                 typer.echo(f"left out: {text}", err=True)
             query = live.start(seconds)
-            while query.isActive and not live.findings and not told.wait(LOOK_EVERY_S):
+            while query.isActive and not live.findings and not stopping.wait(POLL_EVERY_S):
                 pass
             live.stop()
             stop_between_batches([query])
@@ -90,15 +90,15 @@ def _follow(directories: list[str], seconds: float, state: Path | None, master: 
     return 1 if live.findings else 0
 
 
-def _tell(beat: Beat) -> None:
-    """For people: a line whenever there was something new to look at."""
-    stable = ", ".join(f"{name} {position}" for name, position in sorted(beat.stable.items()))
-    typer.echo(f"{datetime.now():%H:%M:%S} looked at all to position {beat.looked_at}; stable: {stable}", err=True)
-    for note in beat.notes:
+def _tell(audit_round: AuditRound) -> None:
+    """Print a line for people whenever new positions were audited."""
+    stable = ", ".join(f"{name} {position}" for name, position in sorted(audit_round.stable.items()))
+    typer.echo(f"{datetime.now():%H:%M:%S} audited to position {audit_round.checked}; stable: {stable}", err=True)
+    for note in audit_round.notes:
         typer.echo(f"         {note}", err=True)
 
 
-def _raise(as_json: bool, findings: Sequence[Finding]) -> None:
+def _raise(as_json: bool, findings: Sequence[AuditFinding]) -> None:
     for finding in findings:
         line = json.dumps(asdict(finding)) if as_json else f"{finding.text}: {finding.expected}; found {finding.found}"
         typer.echo(line)

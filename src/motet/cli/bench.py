@@ -1,4 +1,4 @@
-"""`motet bench`: how fast it is here, and beside what others reach."""
+"""`motet bench`: measure the performance on this machine, also of other systems."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from motet.harness.bench.suite import Effort, measure_all
 EXAMPLES = """
 Examples:
 
-  motet bench --quick                          every row once, a second each: is all as it should be
+  motet bench --quick                          every row once for a second, as a smoke test
 
-  motet bench --rows fifo-1,total-1            rows by name, or by how their names begin
+  motet bench --rows fifo-1,total-1            rows by name, or by a prefix of names
 
   motet bench --peers --out docs/bench.md      everything, beside peers that are installed; JSON goes beside it
 
@@ -32,13 +32,15 @@ QUICK = Effort(runs=1, seconds=1.0, warm_up=0.5, soak_seconds=10.0)
 
 
 def bench(
-    rows: Annotated[str, typer.Option(help="Only these rows, comma-separated; a beginning of a name will do.")] = "",
+    rows: Annotated[str, typer.Option(help="Only these rows, comma-separated; a prefix of names will do.")] = "",
     runs: Annotated[int, typer.Option(help="How often each row is measured.", min=1, max=99)] = 3,
     seconds: Annotated[float, typer.Option(help="How long each run is measured.", min=0.1)] = 4.0,
     quick: Annotated[bool, typer.Option("--quick", help="One short run of each row.")] = False,
-    peers: Annotated[bool, typer.Option("--peers", help="Also measure other systems, as far as installed.")] = False,
+    peers: Annotated[
+        bool, typer.Option("--peers", help="Also measure other systems that are installed; needs a checkout.")
+    ] = False,
     out: Annotated[str, typer.Option(help="Write results here: .json, or .md with .svg and .json beside it.")] = "",
-    show: Annotated[bool, typer.Option("--list", help="Say which rows there are, and measure nothing.")] = False,
+    show: Annotated[bool, typer.Option("--list", help="List the rows without measuring.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
 ) -> None:
     """Measure groups of real processes on this machine: rates, latencies, memory, view changes."""
@@ -72,7 +74,7 @@ def _list() -> None:
 
 
 def _write(results: Results, out: str) -> None:
-    """After every run, so that a run that is broken off leaves what it has."""
+    """Write after every run, so that an interrupted benchmark leaves its results."""
     if not out:
         return
     path = Path(out)

@@ -1,4 +1,4 @@
-"""`motet campaign`: simulated worlds by the thousand, over Spark."""
+"""`motet campaign`: run thousands of simulated worlds on Spark."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_SHOWN = 20
 EXAMPLES = """
 Examples:
 
-  motet campaign --runs 10000 --scenario total-order --out campaign         say it again to go on after Ctrl-C
+  motet campaign --runs 10000 --scenario total-order --out campaign         repeat it to continue after Ctrl-C
 
   motet campaign --runs 10000 --scenario membership --out /mnt/lake/campaign --master spark://host:7077
 """
@@ -28,7 +28,7 @@ def campaign(
     out: Annotated[Path, typer.Option(help="Where outcomes and traces go; all executors must reach it.")],
     runs: Annotated[int, typer.Option(help="How many seeds.", min=1)] = 1000,
     first: Annotated[int, typer.Option(help="The first seed.", min=0)] = 0,
-    scenario: Annotated[str, typer.Option(help="What kind of world to draw.")] = "total-order",
+    scenario: Annotated[str, typer.Option(help="The scenario to draw worlds from.")] = "total-order",
     master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[*]",
     traces: Annotated[bool, typer.Option(help="Keep trace events, and audit the order over them.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,
@@ -59,7 +59,7 @@ def _with_progress(work: Campaign, scenario: str) -> Summary:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as progress:
         bar = progress.add_task(scenario, total=None)
-        return work.run(lambda done, whole: progress.update(bar, completed=min(done, whole), total=whole))
+        return work.run(lambda done, total: progress.update(bar, completed=min(done, total), total=total))
 
 
 def _print(summary: Summary, scenario: str, out: Path) -> None:

@@ -1,7 +1,7 @@
-"""The checks of `motet doctor`. Each tries the thing itself instead of reading about it, and says what to do.
+"""The checks of `motet doctor`. Each one tries the operation itself instead of reading limits, and says what to do.
 
-A check never raises: what it cannot find out is a finding, too. FAIL is for what a member cannot do without; what is
-needed for one feature only is a NOTE when it is missing.
+A check never raises: a check that cannot run is a result, too. FAIL is for what every member needs; what only one
+feature needs is a NOTE when it is missing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FORCED = {socket.SO_RCVBUF: 33, socket.SO_SNDBUF: 32}  # SO_RCVBUFFORCE, SO_SNDB
 
 
 @unique
-class Verdict(StrEnum):
+class CheckVerdict(StrEnum):
     OK = "ok"
     NOTE = "note"  # fine, unless you want that feature
     WARN = "warn"  # works, and could be better
@@ -45,9 +45,9 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     name: str
-    verdict: Verdict
+    verdict: CheckVerdict
     text: str
     remedy: str = ""
 
@@ -62,67 +62,69 @@ class Examination:
     config: Config
 
 
-Check = Callable[[Examination], Finding]
+Check = Callable[[Examination], CheckResult]
 
 
-def examine(examination: Examination) -> list[Finding]:
+def examine(examination: Examination) -> list[CheckResult]:
     return [_safely(name, check, examination) for name, check in CHECKS]
 
 
-def _safely(name: str, check: Check, examination: Examination) -> Finding:
+def _safely(name: str, check: Check, examination: Examination) -> CheckResult:
     try:
         return check(examination)
     except Exception as error:
-        return Finding(name, Verdict.WARN, f"could not be checked: {error}", "tell us: this should not happen")
+        return CheckResult(name, CheckVerdict.WARN, f"could not be checked: {error}", "tell us: this should not happen")
 
 
 # The process
 
 
-def check_python(examination: Examination) -> Finding:
+def check_python(examination: Examination) -> CheckResult:
     running = platform.python_version()
     if sys.version_info < OLDEST_PYTHON:
         wanted = ".".join(map(str, OLDEST_PYTHON))
-        return Finding("python", Verdict.FAIL, f"Python {running}", f"install Python {wanted} or newer")
+        return CheckResult("python", CheckVerdict.FAIL, f"Python {running}", f"install Python {wanted} or newer")
     system = f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors"
-    return Finding("python", Verdict.OK, f"Python {running} on {system}")
+    return CheckResult("python", CheckVerdict.OK, f"Python {running} on {system}")
 
 
-def check_loop(examination: Examination) -> Finding:
+def check_loop(examination: Examination) -> CheckResult:
     if find_spec("uvloop"):
-        return Finding("event loop", Verdict.OK, "uvloop is there")
-    return Finding("event loop", Verdict.NOTE, "no uvloop; the standard loop is slower", "pip install uvloop")
+        return CheckResult("event loop", CheckVerdict.OK, "uvloop is there")
+    return CheckResult("event loop", CheckVerdict.NOTE, "no uvloop; the standard loop is slower", "pip install uvloop")
 
 
-def check_files(examination: Examination) -> Finding:
+def check_files(examination: Examination) -> CheckResult:
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft >= ENOUGH_FILES or soft == resource.RLIM_INFINITY:
-        return Finding("open files", Verdict.OK, f"up to {soft}")
-    return Finding(
+        return CheckResult("open files", CheckVerdict.OK, f"up to {soft}")
+    return CheckResult(
         "open files",
-        Verdict.WARN,
+        CheckVerdict.WARN,
         f"only {soft} (the hard limit is {hard}); segments, connections and pages need some each",
         f"ulimit -n {ENOUGH_FILES}, or LimitNOFILE={ENOUGH_FILES} in the systemd unit",
     )
 
 
-def check_clock(examination: Examination) -> Finding:
+def check_clock(examination: Examination) -> CheckResult:
     """Protocols use the monotonic clock only; the wall clock is for people and for latencies between machines."""
     first, second = time.monotonic_ns(), time.monotonic_ns()
     if second < first:
-        return Finding("clock", Verdict.FAIL, "the monotonic clock runs backwards", "ask whoever runs this machine")
+        return CheckResult(
+            "clock", CheckVerdict.FAIL, "the monotonic clock runs backwards", "ask whoever runs this machine"
+        )
     state = _clock_is_synchronised()
     if state is False:
-        return Finding(
+        return CheckResult(
             "clock",
-            Verdict.WARN,
+            CheckVerdict.WARN,
             "the wall clock is not synchronised: order is not affected, but times and latencies between machines are",
             "timedatectl set-ntp true, or run chrony",
         )
     said = "synchronised" if state else "whether it is synchronised cannot be told here; order does not depend on it"
-    return Finding("clock", Verdict.OK, said)
+    return CheckResult("clock", CheckVerdict.OK, said)
 
 
 def _clock_is_synchronised() -> bool | None:
@@ -140,7 +142,7 @@ def _clock_is_synchronised() -> bool | None:
 # The network
 
 
-def check_sockets(examination: Examination) -> Finding:
+def check_sockets(examination: Examination) -> CheckResult:
     """A datagram of the configured frame size, to ourselves."""
     bind, size = examination.bind, examination.config.frame_bytes
     try:
@@ -149,10 +151,12 @@ def check_sockets(examination: Examination) -> Finding:
             sock.sendto(b"m" * size, sock.getsockname())
             arrived = len(sock.recv(65_536))
     except OSError as error:
-        return Finding("sockets", Verdict.FAIL, f"UDP at {bind}: {error.strerror or error}", _socket_remedy(error))
+        return CheckResult(
+            "sockets", CheckVerdict.FAIL, f"UDP at {bind}: {error.strerror or error}", _socket_remedy(error)
+        )
     if arrived != size:
-        return Finding("sockets", Verdict.FAIL, f"a datagram of {size} bytes came back as {arrived}")
-    return Finding("sockets", Verdict.OK, f"a datagram of {size:,} bytes came back at {bind.host}")
+        return CheckResult("sockets", CheckVerdict.FAIL, f"a datagram of {size} bytes came back as {arrived}")
+    return CheckResult("sockets", CheckVerdict.OK, f"a datagram of {size:,} bytes came back at {bind.host}")
 
 
 def _socket_remedy(error: OSError) -> str:
@@ -163,15 +167,15 @@ def _socket_remedy(error: OSError) -> str:
     return "name an address of this machine, and a port that is free; `ip address` and `ss -lun` list them"
 
 
-def check_buffers(examination: Examination) -> Finding:
+def check_buffers(examination: Examination) -> CheckResult:
     wanted = examination.config.socket_buffer_bytes
     with _udp(Endpoint("127.0.0.1", 0)) as sock:
         got = min(_grown(sock, option, wanted) for option in (socket.SO_RCVBUF, socket.SO_SNDBUF))
     if got >= wanted:
-        return Finding("UDP buffers", Verdict.OK, f"{_mebibytes(got)}, as much as is wanted")
-    return Finding(
+        return CheckResult("UDP buffers", CheckVerdict.OK, f"{_mebibytes(got)}, as much as is wanted")
+    return CheckResult(
         "UDP buffers",
-        Verdict.WARN,
+        CheckVerdict.WARN,
         f"the system grants {_mebibytes(got)} of {_mebibytes(wanted)}: bursts will be lost and sent again",
         _buffer_remedy(wanted),
     )
@@ -193,30 +197,30 @@ def _buffer_remedy(wanted: int) -> str:
     return f"as root: sysctl -w {line}; to keep it, put both into /etc/sysctl.d/60-motet.conf"
 
 
-def check_multicast(examination: Examination) -> Finding:
+def check_multicast(examination: Examination) -> CheckResult:
     """Over the interface that a member would use; not needed, because unicast is the default."""
     group = examination.config.multicast_group
     try:
-        _hear_ourselves(group, examination.bind.host)
+        _receive_own_multicast(group, examination.bind.host)
     except OSError as error:
-        return Finding(
+        return CheckResult(
             "IP multicast",
-            Verdict.NOTE,
+            CheckVerdict.NOTE,
             f"does not come back to us ({error.strerror or error}); it is an option, unicast is the default",
             "for transport = multicast: ip link set lo multicast on; ip route add 224.0.0.0/4 dev lo "
             "(or the network's own interface); clouds and containers often have none",
         )
-    return Finding("IP multicast", Verdict.OK, f"a datagram to {group} came back")
+    return CheckResult("IP multicast", CheckVerdict.OK, f"a datagram to {group} was looped back")
 
 
-def _hear_ourselves(group: str, host: str) -> None:
+def _receive_own_multicast(group: str, host: str) -> None:
     interface = socket.inet_aton(host if host not in ("", "0.0.0.0", "localhost") else "127.0.0.1")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.settimeout(TIMEOUT_S)
         sock.bind(("", 0))
         sock.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(group) + interface)
         sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, interface)
-        sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, 0)  # nobody else shall hear it
+        sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, 0)  # must not leave this machine
         sock.sendto(b"motet doctor", (group, sock.getsockname()[1]))
         sock.recv(100)
 
@@ -239,23 +243,23 @@ def _mebibytes(count: int) -> str:
 # The journal
 
 
-def check_journal(examination: Examination) -> Finding:
+def check_journal(examination: Examination) -> CheckResult:
     if examination.journal is None:
-        text = "no directory given: without a journal a member that stops forgets; --journal DIR checks one"
-        return Finding("journal", Verdict.NOTE, text)
+        text = "no directory given: a member without a journal loses its log when it stops; --journal DIR checks one"
+        return CheckResult("journal", CheckVerdict.NOTE, text)
     directory = Path(examination.journal)
     try:
         directory.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)  # as the journal would make it
         synced_s = _time_of_sync(directory)
         free = shutil.disk_usage(directory).free
     except OSError as error:
-        return Finding(
+        return CheckResult(
             "journal",
-            Verdict.FAIL,
+            CheckVerdict.FAIL,
             f"{directory}: {error.strerror or error}",
             "name a directory on a real file system that this user may write to",
         )
-    return _judge_disk(directory, synced_s, free)
+    return _evaluate_disk(directory, synced_s, free)
 
 
 def _time_of_sync(directory: Path) -> float:
@@ -271,34 +275,43 @@ def _time_of_sync(directory: Path) -> float:
     return statistics.median(taken)
 
 
-def _judge_disk(directory: Path, synced_s: float, free: int) -> Finding:
+def _evaluate_disk(directory: Path, synced_s: float, free: int) -> CheckResult:
     said = f"{directory} can be written; fsync takes {synced_s * 1000:.1f} ms, {free / 1e9:.1f} GB are free"
     if free < LITTLE_SPACE:
-        return Finding("journal", Verdict.WARN, said, "make room, or set retention_bytes so that old segments go")
+        return CheckResult(
+            "journal",
+            CheckVerdict.WARN,
+            said,
+            "free some space, or set retention_bytes so that old segments are deleted",
+        )
     if synced_s > SLOW_SYNC_S:
-        return Finding("journal", Verdict.WARN, said, "a slow disk: journal_fsync = interval waits for it less often")
-    return Finding("journal", Verdict.OK, said)
+        return CheckResult(
+            "journal", CheckVerdict.WARN, said, "a slow disk: journal_fsync = interval waits for it less often"
+        )
+    return CheckResult("journal", CheckVerdict.OK, said)
 
 
 # The pipeline
 
 
-def check_spark(examination: Examination) -> Finding:
+def check_spark(examination: Examination) -> CheckResult:
     if find_spec("pyspark") is None:
-        return Finding("Spark", Verdict.NOTE, "no PySpark; only the pipeline needs it", "pip install 'motet[spark]'")
+        return CheckResult(
+            "Spark", CheckVerdict.NOTE, "no PySpark; only the pipeline needs it", "pip install 'motet[spark]'"
+        )
     from importlib.metadata import version
 
-    return Finding("Spark", Verdict.OK, f"PySpark {version('pyspark')}")
+    return CheckResult("Spark", CheckVerdict.OK, f"PySpark {version('pyspark')}")
 
 
-def check_java(examination: Examination) -> Finding:
+def check_java(examination: Examination) -> CheckResult:
     from motet.spark.java import find_java
 
     try:
-        return Finding("Java", Verdict.OK, str(find_java()))
+        return CheckResult("Java", CheckVerdict.OK, str(find_java()))
     except MotetError as error:
         text, _, remedy = str(error).partition(" What to do: ")
-        return Finding("Java", Verdict.NOTE, f"{text} Only the pipeline needs it.", remedy)
+        return CheckResult("Java", CheckVerdict.NOTE, f"{text} Only the pipeline needs it.", remedy)
 
 
 CHECKS: tuple[tuple[str, Check], ...] = (

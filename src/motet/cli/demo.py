@@ -1,4 +1,4 @@
-"""`motet demo`: the whole story on one machine, from five processes that meet to an audit of what they delivered."""
+"""`motet demo`: five processes form a group, survive faults, and an audit checks what they delivered."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ import typer
 from rich.console import Console
 
 from motet.errors import ConfigError
-from motet.harness.demo.board import Board
-from motet.harness.demo.judge import Verdict
-from motet.harness.demo.plan import DEADLINE_S, QUICK_S, SECONDS, Plan
-from motet.harness.demo.show import perform
-from motet.harness.demo.stage import open_stage, show_verdict
+from motet.harness.demo.director import run_demo
+from motet.harness.demo.display import open_display, show_verdict
+from motet.harness.demo.evaluation import DemoVerdict
+from motet.harness.demo.plan import DEADLINE_S, QUICK_S, SECONDS, DemoPlan
+from motet.harness.demo.status import DemoStatus
 
 BROKEN, UNFINISHED, INTERRUPTED = 1, 2, 130  # exit codes
 GOOD = "Every promise that was shown held."
@@ -46,20 +46,20 @@ def demo(
         float, typer.Option(help="Seconds that an act may take beyond its traffic before the demo gives up.", min=0.1)
     ] = DEADLINE_S,
     no_spark: Annotated[bool, typer.Option("--no-spark", help="Leave out the table and the audit.")] = False,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the files also if you break it off.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the files even if the demo is interrupted.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as one JSON object.")] = False,
 ) -> None:
     """Run five members, lose their datagrams, kill one, cut the network, and see whether every promise held.
 
-    Exit code: 0 every promise that was shown held, 1 one did not, 2 the demo could not finish, 130 it was broken off.
+    Exit code: 0 every promise that was shown held, 1 one did not, 2 the demo could not finish, 130 it was interrupted.
     """
     plan = _plan(out, QUICK_S if quick else seconds, no_spark, deadline)
     console = Console(stderr=as_json)
-    board = Board()
+    status = DemoStatus()
     try:
-        with open_stage(console, board) as stage:
+        with open_display(console, status) as display:
             _introduce(console, plan)
-            verdict = asyncio.run(perform(plan, board, stage))
+            verdict = asyncio.run(run_demo(plan, status, display))
     except (KeyboardInterrupt, asyncio.CancelledError):
         raise typer.Exit(_interrupted(console, plan, keep)) from None
     (plan.out / "verdict.json").write_text(json.dumps(verdict.as_dict(), indent=2) + "\n", encoding="utf-8")
@@ -70,22 +70,22 @@ def demo(
 demo.__doc__ = f"{demo.__doc__}\n\n\b{EXAMPLES}"
 
 
-def _exit_code(verdict: Verdict) -> int:
+def _exit_code(verdict: DemoVerdict) -> int:
     if verdict.is_broken:
         return BROKEN
     return UNFINISHED if verdict.failure is not None else 0
 
 
-def _plan(out: Path | None, seconds: float, no_spark: bool, deadline: float) -> Plan:
+def _plan(out: Path | None, seconds: float, no_spark: bool, deadline: float) -> DemoPlan:
     reason = "--no-spark was given" if no_spark else _why_no_spark()
     directory = (out or Path("motet-demo") / time.strftime("%Y%m%d-%H%M%S")).absolute()
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise ConfigError(f"{directory} is not empty; name a new directory with --out, or remove it")
-    return Plan(directory, seconds, not reason, reason, deadline)
+    return DemoPlan(directory, seconds, not reason, reason, deadline)
 
 
 def _why_no_spark() -> str:
-    """Empty when Spark can run here. Looked at before anything is started."""
+    """Why Spark cannot run here; empty if it can. Checked before anything is started."""
     from motet.spark.java import JavaMissingError, find_java
 
     if not find_spec("pyspark"):
@@ -97,7 +97,7 @@ def _why_no_spark() -> str:
     return ""
 
 
-def _introduce(console: Console, plan: Plan) -> None:
+def _introduce(console: Console, plan: DemoPlan) -> None:
     console.print("Motet: many voices, one piece, the same order for everyone.", style="bold", highlight=False)
     console.print(f"Everything goes to {plan.out}. Ctrl-C ends it at any moment.", highlight=False, soft_wrap=True)
     if not plan.with_spark:
@@ -105,18 +105,18 @@ def _introduce(console: Console, plan: Plan) -> None:
         console.print(text, style="yellow", highlight=False, soft_wrap=True, markup=False)
 
 
-def _interrupted(console: Console, plan: Plan, keep: bool) -> int:
+def _interrupted(console: Console, plan: DemoPlan, keep: bool) -> int:
     if keep:
-        console.print(f"\nBroken off. All processes are ended; the files are in {plan.out}.", soft_wrap=True)
+        console.print(f"\nInterrupted. All processes are ended; the files are in {plan.out}.", soft_wrap=True)
         return INTERRUPTED
     shutil.rmtree(plan.out, ignore_errors=True)
     if plan.out.parent.name == "motet-demo" and not any(plan.out.parent.iterdir()):
         plan.out.parent.rmdir()
-    console.print("\nBroken off. All processes are ended and the files are removed (--keep keeps them).")
+    console.print("\nInterrupted. All processes are ended and the files are removed (--keep keeps them).")
     return INTERRUPTED
 
 
-def _report(console: Console, plan: Plan, verdict: Verdict, as_json: bool) -> None:
+def _report(console: Console, plan: DemoPlan, verdict: DemoVerdict, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(json.dumps(verdict.as_dict(), indent=2) + "\n")
         return
@@ -128,7 +128,7 @@ def _report(console: Console, plan: Plan, verdict: Verdict, as_json: bool) -> No
         console.print(line, highlight=False, soft_wrap=True, markup=False)
 
 
-def _ending(verdict: Verdict) -> Iterator[str]:
+def _ending(verdict: DemoVerdict) -> Iterator[str]:
     failure = verdict.failure
     if failure is not None:
         yield f"The demo could not go on. Act {failure.act}: {failure.reason}"
@@ -137,7 +137,7 @@ def _ending(verdict: Verdict) -> Iterator[str]:
         yield f"{BAD if verdict.is_broken else GOOD} It took {verdict.seconds:.0f} s."
 
 
-def _next(plan: Plan, verdict: Verdict) -> Iterator[str]:
+def _next(plan: DemoPlan, verdict: DemoVerdict) -> Iterator[str]:
     yield ""
     if verdict.report:
         yield f"The report, with plots, for your browser: {verdict.report}"

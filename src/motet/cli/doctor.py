@@ -1,4 +1,4 @@
-"""`motet doctor`: will a member run well on this machine, and if not, what is to be done?"""
+"""`motet doctor`: check whether a member will run well on this machine, and what to do if not."""
 
 from __future__ import annotations
 
@@ -11,20 +11,25 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from motet.cli.checkup import Examination, Finding, Verdict, examine
+from motet.cli.checkup import CheckResult, CheckVerdict, Examination, examine
 from motet.config import Config, parse_endpoint
 
-STYLES = {Verdict.OK: "green", Verdict.NOTE: "cyan", Verdict.WARN: "yellow", Verdict.FAIL: "bold red"}
+STYLES = {
+    CheckVerdict.OK: "green",
+    CheckVerdict.NOTE: "cyan",
+    CheckVerdict.WARN: "yellow",
+    CheckVerdict.FAIL: "bold red",
+}
 EXAMPLES = """
 Examples:
 
-  motet doctor                                      is this machine fit?
+  motet doctor                                      check this machine
 
   motet doctor --journal data/a --bind 10.0.0.5:0   with the directory and the address that a member will use
 
   motet doctor --json                               for programs
 
-Exit code: 0 all that a member needs works (there may be advice), 1 something does not, 2 asked wrongly.
+Exit code: 0 all that a member needs works (there may be advice), 1 something does not, 2 invalid arguments.
 """
 
 
@@ -37,7 +42,7 @@ def doctor(
     """Check sockets, buffers, multicast, Java, Spark, the journal's directory, limits and the clock of this machine."""
     settings = Config.load(config) if config else Config.local()
     findings = examine(Examination(parse_endpoint(bind, "--bind"), journal or None, settings))
-    is_fit = all(finding.verdict is not Verdict.FAIL for finding in findings)
+    is_fit = all(finding.verdict is not CheckVerdict.FAIL for finding in findings)
     if as_json:
         typer.echo(json.dumps({"fit": is_fit, "findings": [finding.as_dict() for finding in findings]}, indent=2))
     else:
@@ -49,7 +54,7 @@ def doctor(
 doctor.__doc__ = f"{doctor.__doc__}\n\n\b{EXAMPLES}"
 
 
-def _print(findings: list[Finding]) -> None:
+def _print(findings: list[CheckResult]) -> None:
     if not sys.stdout.isatty():
         for finding in findings:
             remedy = f" What to do: {finding.remedy}" if finding.remedy else ""
@@ -64,11 +69,11 @@ def _print(findings: list[Finding]) -> None:
     Console().print(table)
 
 
-def _summary(findings: list[Finding]) -> str:
-    failed = [finding.name for finding in findings if finding.verdict is Verdict.FAIL]
-    advised = sum(finding.verdict is Verdict.WARN for finding in findings)
+def _summary(findings: list[CheckResult]) -> str:
+    failed = [finding.name for finding in findings if finding.verdict is CheckVerdict.FAIL]
+    advised = sum(finding.verdict is CheckVerdict.WARN for finding in findings)
     if failed:
         return f"A member will not run well here: {', '.join(failed)}."
-    return f"A member will run here{f'; {advised} things could be better' if advised > 1 else ''}" + (
-        "; one thing could be better." if advised == 1 else "."
+    return f"A member will run here{f'; {advised} things could be improved' if advised > 1 else ''}" + (
+        "; one thing could be improved." if advised == 1 else "."
     )

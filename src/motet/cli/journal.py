@@ -1,4 +1,4 @@
-"""`motet journal`: look into the log that a member keeps on disk, check it, and take it elsewhere."""
+"""`motet journal`: inspect, verify and export the log that a member has on disk."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progres
 
 from motet.errors import ConfigError, JournalCorruptError, JournalError
 from motet.log.journal.reader import JournalReader
-from motet.log.journal.verify import Verdict, verify
+from motet.log.journal.verify import JournalVerdict, verify
 
 EXAMPLES = """
 Examples:
 
-  motet journal stat data/a                              what it holds
+  motet journal stat data/a                              show what it holds
 
-  motet journal verify data/a                            check every byte; exit code 1 if something is bad
+  motet journal verify data/a                            verify every byte; exit code 1 if something is damaged
 
   motet journal cat data/a --from 100 --to 120           read some of it
 
@@ -34,19 +34,19 @@ BATCH_ROWS = 65_536
 
 journal = typer.Typer(
     name="journal",
-    help=f"Look into a member's journal: the log on its disk. Also while the member runs.\n\n\b{EXAMPLES}",
+    help=f"Inspect a member's journal, the log on its disk, also while the member runs.\n\n\b{EXAMPLES}",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The journal's directory.")]
-First = Annotated[int | None, typer.Option("--from", help="The first position; else the oldest.", min=1)]
-Last = Annotated[int | None, typer.Option("--to", help="The last position; else the newest.", min=0)]
+First = Annotated[int | None, typer.Option("--from", help="The first position; default: the oldest.", min=1)]
+Last = Annotated[int | None, typer.Option("--to", help="The last position; default: the newest.", min=0)]
 AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
 
 
 @journal.command(name="verify")
 def verify_journal(directory: Directory, as_json: AsJson = False) -> None:
-    """Read all of it: checksums, the chained hash, gaps. Says the first bad record; exit code 1 if there is one.
+    """Verify all records: checksums, the chained hash, no gaps. Exit code 1 if a record is damaged.
 
     Example: motet journal verify data/a
     """
@@ -59,28 +59,30 @@ def verify_journal(directory: Directory, as_json: AsJson = False) -> None:
     raise typer.Exit(0 if verdict.is_good else 1)
 
 
-def _tell(verdict: Verdict, directory: Path) -> None:
+def _tell(verdict: JournalVerdict, directory: Path) -> None:
     good = f"positions {verdict.first} to {verdict.last}" if verdict.last >= verdict.first else "no positions"
     typer.echo(
         f"{directory}: group {verdict.group!r}, {good}, stable to {verdict.stable}; {verdict.segments} segments, "
         f"{verdict.frames:,} frames, {verdict.views} views, {verdict.size:,} bytes; chain {verdict.chain}"
     )
     if verdict.flaw is None:
-        typer.echo("good: every checksum, the chain, no gap, whose segments these are")
+        typer.echo("good: checksums, chained hash, no gaps, and the owner of the segments")
         return
     typer.echo(f"BAD: {verdict.flaw}")
     if verdict.flaw.is_torn_tail:
-        typer.echo("A write was cut short. The member cuts the tail when it opens the journal, and fetches it again.")
+        typer.echo(
+            "A write was incomplete. The member truncates the tail when it opens the journal, and fetches it again."
+        )
     else:
         typer.echo(
-            "What was on disk is not what was written. Take the directory away, and let the member fetch the log from "
-            "the others; what is before the damage can still be read with cat and export."
+            "The disk does not have what was written. Move the directory away and let the member fetch the log from "
+            "the others; records before the damage can still be read with cat and export."
         )
 
 
 @journal.command()
 def stat(directory: Directory, as_json: AsJson = False) -> None:
-    """What the journal holds: positions, segments, views, whose it is.
+    """Show what the journal holds: positions, segments, views, owner.
 
     Example: motet journal stat data/a --json
     """
@@ -119,7 +121,7 @@ def stat(directory: Directory, as_json: AsJson = False) -> None:
 
 @journal.command()
 def cat(directory: Directory, first: First = None, last: Last = None, as_json: AsJson = False) -> None:
-    """Print rows, one to a line. With --json a payload that is no UTF-8 text comes as base64, in "payload_b64".
+    """Print rows, one to a line. With --json a payload that is not UTF-8 is printed as base64, in "payload_b64".
 
     Example: motet journal cat data/a --from 100 --to 120
     """
@@ -164,7 +166,7 @@ def _bytes_field(name: str, data: bytes) -> dict[str, str]:
 @journal.command()
 def export(
     directory: Directory,
-    parquet: Annotated[Path, typer.Option(help="The file to write; it is there when all of it is.")],
+    parquet: Annotated[Path, typer.Option(help="The file to write; it appears when it is complete.")],
     first: First = None,
     last: Last = None,
     as_json: AsJson = False,
@@ -205,7 +207,7 @@ def _range(reader: JournalReader, first: int | None, last: int | None) -> tuple[
 
 
 def _bounds(reader: JournalReader) -> tuple[int, int]:
-    """Of a damaged journal, what is before the damage."""
+    """The bounds of the journal; of a damaged one, of the records before the damage."""
     try:
         bounds = reader.bounds()
     except JournalCorruptError as error:
@@ -214,7 +216,7 @@ def _bounds(reader: JournalReader) -> tuple[int, int]:
     return bounds.first, bounds.last
 
 
-# Progress: a bar on a terminal, nothing elsewhere; on the error stream, so that output stays clean
+# Progress: a bar on a terminal, otherwise nothing; on stderr, so that stdout has only the result
 
 
 @contextmanager

@@ -23,7 +23,7 @@ def key(
     key_id: Annotated[int | None, typer.Option("--id", help="Give it this id, 0 to 255.", min=0, max=255)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,
 ) -> None:
-    """Print a new key. Members that share it hear each other; all others are shut out."""
+    """Print a new key. Members that share it accept each other's datagrams and reject all others."""
     text = format_key(secrets.token_bytes(KEY_BYTES))
     written = text if key_id is None else f"{key_id}:{text}"
     typer.echo(json.dumps({"key": written, "id": parse_key(written)[0]}) if as_json else written)

@@ -1,4 +1,4 @@
-"""`motet log`: look into the log that members serve, follow it, and append to it, from a terminal or a script."""
+"""`motet log`: read, follow and append to the log that members serve, from a terminal or a script."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from motet.errors import ConfigError, MotetError
 from motet.log.service.client import LogClient
 from motet.log.service.link import Offsets
 
-MOST_LINES = 5000  # of one append; what has come meanwhile goes together
+MOST_LINES = 5000  # lines of one append; lines that arrived meanwhile are appended together
 MOST_WAITING = 50_000  # lines read ahead of the group
 
 EXAMPLES = """
@@ -37,7 +37,7 @@ Examples:
 
 log = typer.Typer(
     name="log",
-    help="Read, follow and append to the log that members serve; the others named serve when one does not."
+    help="Read, follow and append to the log that members serve, with failover between the given members."
     f"\n\n\b{EXAMPLES}",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -16,16 +16,21 @@ from typing import Annotated, Any, Literal, TextIO
 
 import typer
 
-from motet.api.events import Batch, BatchEvent
+from motet.api.events import (
+    Batch,
+    BatchEvent,
+    BlockFailed,
+    RolledBack,
+    SendFailed,
+    StateLost,
+    StateRefused,
+    ViewInstalled,
+)
 from motet.api.group import Group
 from motet.api.joining import Joining
 from motet.config import Config
 from motet.errors import ConfigError
-from motet.protocol.core.effects import SendFailed
 from motet.protocol.core.view import View
-from motet.protocol.membership.engine import ViewInstalled
-from motet.protocol.membership.transfer import StateLost, StateRefused
-from motet.protocol.ordering import RolledBack
 from motet.runtime.faults import parse_fault
 
 EXAMPLES = """
@@ -47,11 +52,9 @@ def node(
     bind: Annotated[
         str, typer.Option(envvar="MOTET_BIND", help="Where to listen, HOST:PORT; port 0 takes any.")
     ] = "127.0.0.1:0",
-    seeds: Annotated[str, typer.Option(help="Where others may be: HOST:PORT,HOST:PORT,...")] = "",
-    name: Annotated[
-        str, typer.Option(envvar="MOTET_NAME", help="A name for people; the address, if none is given.")
-    ] = "",
-    advertise: Annotated[str, typer.Option(help="The host by which others reach this one.")] = "",
+    seeds: Annotated[str, typer.Option(help="Endpoints where other members may be: HOST:PORT,...")] = "",
+    name: Annotated[str, typer.Option(envvar="MOTET_NAME", help="The name of this member; default: its address.")] = "",
+    advertise: Annotated[str, typer.Option(help="The host under which others reach this member.")] = "",
     journal: Annotated[str, typer.Option(envvar="MOTET_JOURNAL", help="Keep the log in this directory.")] = "",
     serve: Annotated[str, typer.Option(help="Serve the log over Arrow Flight at HOST:PORT.")] = "",
     admin: Annotated[str, typer.Option(help="Serve admin, metrics and probe at HOST:PORT.")] = "",
@@ -59,13 +62,13 @@ def node(
     preset: Annotated[str, typer.Option(help="local, lan or wan.")] = "",
     config: Annotated[str, typer.Option(help="A TOML file of settings.")] = "",
     setting: Annotated[list[str] | None, typer.Option("--set", help="One setting, NAME=VALUE; repeatable.")] = None,
-    fault: Annotated[list[str] | None, typer.Option(help="A fault on purpose, such as drop=0.2; repeatable.")] = None,
+    fault: Annotated[list[str] | None, typer.Option(help="Inject a fault, such as drop=0.2; repeatable.")] = None,
     order: Annotated[str, typer.Option(help="total or fifo.")] = "total",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line, for programs.")] = False,
     leave_at_end: Annotated[
-        bool, typer.Option("--leave-at-end", help="Leave when stdin has ended and all is stable.")
+        bool, typer.Option("--leave-at-end", help="Leave when stdin has ended and all messages are stable.")
     ] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Tell more in the log, on stderr.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Log more, on stderr.")] = False,
 ) -> None:
     """Run one member. Lines on stdin are multicast; each delivery is a line: position, sender, payload."""
     logging.basicConfig(
@@ -86,7 +89,7 @@ def node(
         wait=False,
     )
     for rule in fault or []:
-        parse_fault(rule)  # what is wrong is told before anybody hears of us
+        parse_fault(rule)  # invalid rules are reported before this process contacts anybody
     printer = Printer("json" if as_json else "text", sys.stdout)
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(_run(joining, printer, fault or [], order, leave_at_end))
@@ -104,12 +107,14 @@ def load_config(
     admin: str | None = None,
     serve: str | None = None,
 ) -> Config:
-    """Preset, file, environment, then what the command line says. Where nobody names a preset it is one machine."""
-    given: dict[str, object] = {}
+    """Preset, file, environment, then the command line. The default preset is `local`."""
+    given: dict[str, Any] = {}  # checked when it is read: the names come from the command line
     for assignment in assignments:
         key, separator, value = assignment.partition("=")
         if not separator:
-            raise ConfigError(f"--set {assignment} is no setting; write NAME=VALUE, for example --set heartbeat=100ms")
+            raise ConfigError(
+                f"--set {assignment} is not a setting; write NAME=VALUE, for example --set heartbeat=100ms"
+            )
         given[key] = value
     if seeds:
         given["seeds"] = [seed.strip() for seed in seeds.split(",") if seed.strip()]
@@ -162,6 +167,8 @@ class Printer:
                 yield f"state-lost {describe_view(event.view)}"
             case StateRefused():
                 yield f"state-refused {event.by.name} {event.reason}"
+            case BlockFailed():
+                yield f"block-failed {event.block} {type(event.error).__name__}: {event.error}"
 
     def _json(self, event: BatchEvent) -> Iterator[str]:
         match event:
@@ -181,6 +188,11 @@ class Printer:
                 yield json.dumps({"event": "state_lost", **view_as_dict(event.view)})
             case StateRefused():
                 yield json.dumps({"event": "state_refused", "by": event.by.name, "reason": event.reason})
+            case BlockFailed():
+                error = f"{type(event.error).__name__}: {event.error}"
+                yield json.dumps(
+                    {"event": "block_failed", "block": event.block, "position": event.position, "error": error}
+                )
 
 
 def describe_view(view: View) -> str:
@@ -240,7 +252,7 @@ async def _show(group: Group, printer: Printer) -> None:
 
 
 async def _multicast_lines(group: Group, order: str, leave_at_end: bool) -> None:
-    """Lines leave together as they came together. At the end of stdin, wait until everybody has them."""
+    """Multicast lines in the batches in which they arrive. At the end of stdin, wait until all are stable."""
     receipt, rest = None, b""
     async for chunk in _stdin_chunks():
         *lines, rest = (rest + chunk).split(b"\n")

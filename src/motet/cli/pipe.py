@@ -1,6 +1,6 @@
-"""What happens when whoever reads our output has gone, as in `motet run | head -1`: the command ends, quietly.
+"""End a command quietly when the reader of its output has exited, as in `motet run | head -1`.
 
-It ends with the code that a shell shows for a process that SIGPIPE ended, so nobody takes it for a verdict. The signal
+The exit code is the one that a shell shows for a process ended by SIGPIPE, so it cannot pass for a result. The signal
 itself stays ignored, because it would also end a member whose admin client hangs up. `rich` and `typer` each answer
 BrokenPipeError with exit code 1, so the stream raises an error of its own, which neither of them knows.
 """
@@ -17,11 +17,11 @@ EXIT_CODE = 141  # 128 + SIGPIPE
 
 
 class OutputClosedError(Exception):
-    """Nobody reads our output any more; no OSError, because libraries handle those in ways that we do not want."""
+    """The reader of the output has exited. Not an OSError, because libraries would handle that themselves."""
 
 
 class PipeOutput:
-    """A text stream that raises OutputClosedError when nobody reads it any more."""
+    """A text stream that raises OutputClosedError when its reader has exited."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -39,7 +39,7 @@ class PipeOutput:
             self._end()
 
     def _end(self) -> NoReturn:
-        """What is still buffered goes nowhere, or the interpreter would complain about it at its exit."""
+        """Discard buffered output: the interpreter would report a failing flush at its exit."""
         with contextlib.suppress(OSError):
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self._stream.fileno())

@@ -1,4 +1,4 @@
-"""`motet probe`: look at a running member, or make it do something, over its admin port."""
+"""`motet probe`: show the figures of a running member, or operate it, over its admin port."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from motet.errors import (
     NotAMemberError,
     OperationRefusedError,
 )
-from motet.log.service.validated_json import truth
+from motet.log.service.validated_json import boolean
 
 NOT_WELL = 1
 EXIT_CODES: dict[type[MotetError], int] = {
@@ -34,43 +34,43 @@ EXIT_CODES: dict[type[MotetError], int] = {
 EXAMPLES = """
 Examples:
 
-  motet probe 127.0.0.1:9001                      how is it?
+  motet probe 127.0.0.1:9001                      show its figures once
 
-  motet probe 127.0.0.1:9001 --watch              and now? and now?
+  motet probe 127.0.0.1:9001 --watch              show them again and again
 
   motet probe 127.0.0.1:9001 --json | jq .stats.log
 
-  motet probe 127.0.0.1:9001 fault drop=0.2@b   lose a fifth of it
+  motet probe 127.0.0.1:9001 fault drop=0.2@b   inject a fault: drop 20 % to and from b
 
-  motet probe 127.0.0.1:9001 fault clear          and no more
+  motet probe 127.0.0.1:9001 fault clear          remove all faults
 
 Operations: sync MEMBER (done when SYNC-ACK was sent), snapshot, leave, fault RULE.
 
-Exit code: 0 well or done, 1 the member is not well, 2 asked wrongly, 3 nobody listens there, 4 the token is missing
-or wrong, 5 not a Motet member, 6 the member refused the operation, or it failed or timed out there.
+Exit code: 0 well or done, 1 the member is not well, 2 invalid arguments, 3 nothing listens there, 4 the token is
+missing or wrong, 5 not a Motet member, 6 the member refused the operation, or it failed or timed out there.
 """
 
 
 def probe(
     address: Annotated[str, typer.Argument(help="The member's admin port.", metavar="HOST:PORT")],
-    operation: Annotated[str | None, typer.Argument(help="What it shall do; nothing: just look.")] = None,
-    arguments: Annotated[list[str] | None, typer.Argument(help="What the operation takes.")] = None,
+    operation: Annotated[str | None, typer.Argument(help="The operation; without one, show the figures.")] = None,
+    arguments: Annotated[list[str] | None, typer.Argument(help="The arguments of the operation.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,
     token: Annotated[
         str | None, typer.Option(help="The member's admin token.", envvar="MOTET_TOKEN", show_default=False)
     ] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Look again and again, until ctrl-C.")] = False,
-    every: Annotated[float, typer.Option(help="Seconds between two looks with --watch.", min=0.1, max=3600)] = 1.0,
+    watch: Annotated[bool, typer.Option("--watch", help="Show the figures repeatedly, until Ctrl-C.")] = False,
+    every: Annotated[float, typer.Option(help="Seconds between two polls with --watch.", min=0.1, max=3600)] = 1.0,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for an answer.", min=0.1, max=3600)] = 5.0,
 ) -> None:
-    """Look at a running member: its view, log, windows, connections and counters; or make it do something."""
+    """Show a running member's view, log, windows, connections and counters, or make it do something."""
     if watch and operation is not None:
-        raise ConfigError("--watch looks, and an operation acts: say one of them")
+        raise ConfigError("--watch and an operation exclude each other; give one of them")
     client = AdminClient(parse_endpoint(address), token)
     try:
         if operation is not None:
             raise typer.Exit(_operate(client, operation, arguments or [], as_json))
-        raise typer.Exit(_watch(client, every, timeout, as_json) if watch else _look(client, timeout, as_json))
+        raise typer.Exit(_watch(client, every, timeout, as_json) if watch else _show(client, timeout, as_json))
     except tuple(EXIT_CODES) as error:
         Console(stderr=True).print(f"motet: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(EXIT_CODES[type(error)]) from None
@@ -107,7 +107,7 @@ def _checked(name: str, given: list[str]) -> dict[str, Any]:
         raise ConfigError(str(error)) from error
 
 
-def _look(client: AdminClient, timeout_s: float, as_json: bool) -> int:
+def _show(client: AdminClient, timeout_s: float, as_json: bool) -> int:
     stats, health = client.stats(timeout_s), client.health(timeout_s)
     if as_json:
         typer.echo(json.dumps({"health": health, "stats": stats}, indent=2))
@@ -117,7 +117,7 @@ def _look(client: AdminClient, timeout_s: float, as_json: bool) -> int:
 
 
 def _watch(client: AdminClient, every_s: float, timeout_s: float, as_json: bool) -> int:
-    """On a terminal the same screen again and again; elsewhere one line per look."""
+    """Refresh one screen on a terminal; otherwise print one line per poll."""
     try:
         if as_json or not sys.stdout.isatty():
             return _watch_lines(client, every_s, timeout_s, as_json)
@@ -151,4 +151,4 @@ def _print(found: list[Section]) -> None:
 
 
 def _exit_code(health: dict[str, object]) -> int:
-    return 0 if truth(health, "well") else NOT_WELL
+    return 0 if boolean(health, "well") else NOT_WELL

@@ -1,6 +1,6 @@
-"""What `motet probe` shows, as sections of rows: tables on a terminal, aligned lines elsewhere.
+"""The output of `motet probe`, as sections of rows: tables on a terminal, otherwise aligned lines.
 
-Names come from other processes, so control characters, with which a name could paint on the terminal, are taken out.
+Names come from other processes, so control characters, which could manipulate the terminal, are removed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,18 @@ from rich.text import Text
 
 from motet.admin.health import percent, window_fill
 from motet.admin.overview import is_coordinator
-from motet.log.service.validated_json import Stats, counters, items, maybe, number, rows, text, texts, truth, whole
+from motet.log.service.validated_json import (
+    Stats,
+    boolean,
+    counters,
+    integer,
+    items,
+    number,
+    number_or_none,
+    rows,
+    text,
+    texts,
+)
 from motet.protocol.core.counters import Count
 
 STYLES = {"good": "green", "note": "cyan", "watch": "yellow", "bad": "bold red"}
@@ -30,7 +41,7 @@ class Section:
     rows: tuple[tuple[str, ...], ...]
 
     def lines(self) -> Iterator[str]:
-        """For a pipe: every line begins with the section's name, so that grep finds what it wants."""
+        """For a pipe: every line begins with the section's name, so that grep can select by it."""
         if not self.columns:
             yield from (f"{self.title} [{level}]: {sentence}" for level, sentence in self.rows)
             return
@@ -80,12 +91,12 @@ def sections(stats: Stats, health: Stats) -> list[Section]:
 
 
 def summary(stats: Stats, health: Stats) -> str:
-    """One look in one line."""
+    """The most important figures in one line."""
     said = next((text(remark, "text") for remark in rows(health, "remarks")), "")
     return plain(
         f"{time.strftime('%H:%M:%S')} {text(stats, 'member')} view {text(stats, 'view', 'id')} "
-        f"({len(rows(stats, 'view', 'members'))}, {_primary(stats)}) position {whole(stats, 'log', 'position')} "
-        f"stable {whole(stats, 'log', 'stable')} delivered {number(stats, 'rates', 'delivered_per_s'):.0f}/s "
+        f"({len(rows(stats, 'view', 'members'))}, {_primary(stats)}) position {integer(stats, 'log', 'position')} "
+        f"stable {integer(stats, 'log', 'stable')} delivered {number(stats, 'rates', 'delivered_per_s'):.0f}/s "
         f"[{text(health, 'level')}] {said}"
     )
 
@@ -95,7 +106,7 @@ def plain(value: object) -> str:
 
 
 def _primary(stats: Stats) -> str:
-    return "primary" if truth(stats, "view", "primary") else "NOT primary"
+    return "primary" if boolean(stats, "view", "primary") else "NOT primary"
 
 
 def _who(stats: Stats) -> Iterator[tuple[str, str]]:
@@ -116,13 +127,13 @@ VIEW_COLUMNS = ("member", "endpoint", "role", "position", "behind", "missing", "
 
 
 def _view(stats: Stats) -> Iterator[tuple[str, ...]]:
-    own, position = text(stats, "member"), whole(stats, "log", "position")
+    own, position = text(stats, "member"), integer(stats, "log", "position")
     peers = {text(row, "member"): row for row in rows(stats, "peers")}
-    missing = {text(row, "member"): whole(row, "missing") for row in rows(stats, "multicast", "receivers")}
+    missing = {text(row, "member"): integer(row, "missing") for row in rows(stats, "multicast", "receivers")}
     links = {text(row, "peer"): text(row, "state") for row in rows(stats, "unicast")}
     for row in rows(stats, "view", "members"):
         member = text(row, "member")
-        theirs = position if member == own else whole(peers.get(member), "position")
+        theirs = position if member == own else integer(peers.get(member), "position")
         is_known = member == own or member in peers
         yield (
             plain(member),
@@ -139,9 +150,9 @@ LINK_COLUMNS = ("peer", "lost in", "lost out", "round trip", "suspected after")
 
 
 def _links(stats: Stats) -> Iterator[tuple[str, ...]]:
-    """How the network is, as heartbeats measure it, and how long a crash would therefore go unnoticed."""
+    """Loss and round trip of each link, as heartbeats measure them, and the resulting time until suspicion."""
     for row in rows(stats, "links"):
-        round_trip = maybe(row, "round_trip_us")
+        round_trip = number_or_none(row, "round_trip_us")
         yield (
             plain(text(row, "peer")),
             percent(number(row, "loss_in")),
@@ -163,37 +174,59 @@ def _roles(stats: Stats, member: str, own: str) -> Iterator[str]:
 
 
 def _state(stats: Stats) -> str:
-    if truth(stats, "state", "lost"):
+    if boolean(stats, "state", "lost"):
         return "LOST: nobody in the view has it"
-    return "held" if truth(stats, "state", "held") else f"waits for {text(stats, 'state', 'provider')}"
+    return "present" if boolean(stats, "state", "present") else f"waits for {text(stats, 'state', 'provider')}"
 
 
 def _log(stats: Stats) -> Iterator[tuple[str, str]]:
     log, window = stats.get("log"), stats.get("multicast")
     yield "view", plain(f"{text(stats, 'view', 'id')}, {_primary(stats)}")
-    position, stable = whole(log, "position"), whole(log, "stable")
-    yield "position", f"{position:,} ({position - stable:,} of them not stable yet), kept from {whole(log, 'first'):,}"
-    yield "being ordered", f"{whole(log, 'holdback'):,} frames held back, {whole(log, 'under_way'):,} own under way"
+    position, stable = integer(log, "position"), integer(log, "stable")
+    yield (
+        "position",
+        f"{position:,} ({position - stable:,} of them not stable yet), in the journal from {integer(log, 'first'):,}",
+    )
+    yield (
+        "being ordered",
+        f"{integer(log, 'holdback'):,} frames in the hold-back queue, {integer(log, 'in_flight'):,} own in flight",
+    )
     yield "state", plain(_state(stats))
-    used = whole(window, "high") - whole(window, "low")
+    used = integer(window, "high") - integer(window, "low")
     waiting = size(number(window, "waiting_bytes"))
-    yield "send window", f"{used} of {whole(window, 'capacity')} frames ({percent(window_fill(stats))}), {waiting} wait"
-    held = ", application too slow: senders wait" if truth(stats, "queue", "held") else ""
-    yield "queue", f"{whole(stats, 'queue', 'messages'):,} messages, {size(number(stats, 'queue', 'bytes'))}{held}"
+    yield (
+        "send window",
+        f"{used} of {integer(window, 'capacity')} frames ({percent(window_fill(stats))}), {waiting} wait",
+    )
+    yield "frames", _frames(stats)
+    paused = (
+        ", back-pressure: the application is too slow and senders wait" if boolean(stats, "queue", "paused") else ""
+    )
+    yield "queue", f"{integer(stats, 'queue', 'messages'):,} messages, {size(number(stats, 'queue', 'bytes'))}{paused}"
     rates = stats.get("rates")
     sent, delivered = number(rates, "sent_per_s"), number(rates, "delivered_per_s")
     yield "rates", f"{sent:,.0f} sent/s, {delivered:,.0f} delivered/s, {size(number(rates, 'bytes_per_s'))}/s"
     yield "latency", f"median {_latency(stats, 'median_us')}, p99 {_latency(stats, 'p99_us')}"
 
 
+def _frames(stats: Stats) -> str:
+    frames = stats.get("frames")
+    how = f"in segments of {size(number(frames, 'segment_bytes'))} ({plain(text(frames, 'segments'))})"
+    whole_ones = text(frames, "segments") in ("", "whole")
+    return (
+        f"up to {size(number(frames, 'bytes'))}, {'in one piece' if whole_ones else how}; "
+        f"{percent(number(frames, 'resent_share'))} sent again"
+    )
+
+
 def _latency(stats: Stats, name: str) -> str:
-    value = maybe(stats, "latency", name)
+    value = number_or_none(stats, "latency", name)
     return "not measured" if value is None else f"{value / 1000:,.2f} ms"
 
 
 def _views(stats: Stats) -> Iterator[tuple[str, str, str]]:
     for row in rows(stats, "views")[-RECENT:]:
-        kind = "primary" if truth(row, "primary") else "not primary"
+        kind = "primary" if boolean(row, "primary") else "not primary"
         merged = items(row, "merged_from")
         parts = f", merged from {', '.join(map(str, merged))}" if merged else ""
         yield ago(row), plain(text(row, "id")), plain(f"{len(items(row, 'members'))} members, {kind}{parts}")

@@ -14,10 +14,10 @@ from rich.progress import BarColumn, Progress, TextColumn
 from motet.cli.node import load_config
 from motet.errors import ConfigError, MotetError
 from motet.harness.runs.interrupt import Interrupted, run_until_interrupted
-from motet.harness.runs.party import Word
-from motet.harness.runs.perform import Outcome, perform
+from motet.harness.runs.perform import RunOutcome, perform
+from motet.harness.runs.processes import ProcessMessage
 from motet.harness.runs.report import print_outcome, summary
-from motet.harness.runs.work import LEAST_SIZE, Plan, deadline_for, inbound, name_of, parse_deadline
+from motet.harness.runs.work import LEAST_SIZE, RunPlan, deadline_for, inbound, name_of, parse_deadline
 from motet.runtime.faults import parse_fault
 
 EXAMPLES = """
@@ -76,7 +76,7 @@ def run(
     for fault in (faults := inbound(drop, delay)):
         parse_fault(fault)  # say now what is wrong, and not in every process
     settings = settings_of(preset, strategy, one_by_one=one_by_one, more=setting or ())
-    plan = Plan(
+    plan = RunPlan(
         members,
         senders,
         messages,
@@ -90,7 +90,7 @@ def run(
         else deadline_for(messages, size, drop, delay, one_by_one=one_by_one),
     )
     outcome = _perform(plan, directory, is_quiet=as_json)
-    _tell(outcome, directory, as_json=as_json)
+    _report(outcome, directory, as_json=as_json)
     raise typer.Exit(0 if outcome.holds else 1)
 
 
@@ -145,15 +145,15 @@ def settings_of(preset: str, strategy: str, *, one_by_one: bool, more: list[str]
     return (f"preset={preset}", *given)
 
 
-def _perform(plan: Plan, out: Path | None, *, is_quiet: bool) -> Outcome:
+def _perform(plan: RunPlan, out: Path | None, *, is_quiet: bool) -> RunOutcome:
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
     is_shown = not is_quiet and sys.stderr.isatty()
     with Progress(*columns, console=Console(stderr=True), transient=True, disable=not is_shown) as progress:
         tasks = [progress.add_task(name_of(index), total=plan.messages) for index in range(plan.members)]
 
-        def watch(standings: list[Word]) -> None:
-            for task, standing in zip(tasks, standings, strict=True):
-                progress.update(task, completed=standing.get("delivered", 0))
+        def watch(statuses: list[ProcessMessage]) -> None:
+            for task, status in zip(tasks, statuses, strict=True):
+                progress.update(task, completed=status.get("delivered", 0))
 
         try:
             return run_until_interrupted(perform(plan, journals=out, watch=watch))
@@ -177,7 +177,7 @@ def _keep(made: dict[str, Any], out: Path) -> None:
         raise MotetError(f"the result could not be written to {out}: {error.strerror}; it is printed above") from error
 
 
-def _tell(outcome: Outcome, out: Path | None, *, as_json: bool) -> None:
+def _report(outcome: RunOutcome, out: Path | None, *, as_json: bool) -> None:
     made = summary(outcome)
     if as_json:
         typer.echo(json.dumps(made, indent=2))
@@ -187,7 +187,7 @@ def _tell(outcome: Outcome, out: Path | None, *, as_json: bool) -> None:
         _keep(made, out)
 
 
-def _print(outcome: Outcome, out: Path | None) -> None:
+def _print(outcome: RunOutcome, out: Path | None) -> None:
     console = Console()
     print_outcome(outcome, console)
     if out is not None:

@@ -19,10 +19,10 @@ from rich.table import Table
 from motet.errors import ConfigError
 from motet.runtime.trace import open_trace
 from motet.sim.runner import SCENARIOS, all_seeds, run_seed, run_seeds
-from motet.sim.scenarios.channels import Outcome
+from motet.sim.scenarios.channels import SeedOutcome
 
 DEMO_SEEDS = range(60)
-_OF_SOME = {  # what only some scenarios count
+_OF_SOME = {  # counted only by some scenarios
     "snapshots_taken": "snapshots taken",
     "snapshots_failed": "snapshots failed",
     "expulsions": "living members expelled",
@@ -51,8 +51,8 @@ def sim(
     scenario: Annotated[
         str,
         typer.Option(
-            help="What kind of world to draw: busy, channels, membership, membership-100, presets, small-world, "
-            "snapshot, state, torn, total-order."
+            help="The scenario to draw worlds from: busy, channels, interrupted, membership, membership-100, "
+            "presets, small-world, snapshot, state, total-order."
         ),
     ] = "channels",
     transcript: Annotated[bool, typer.Option("--transcript", help="Print everything that happened.")] = False,
@@ -66,17 +66,17 @@ def sim(
 ) -> None:
     """Run the protocols in a virtual world drawn from a seed: lossy network, crashes, cuts, pauses, slow readers."""
     if demo and (seed is not None or seeds is not None or as_json or transcript or trace is not None):
-        raise ConfigError("--demo stands alone; for a seed of your own say --seed S")
+        raise ConfigError("--demo excludes other options; for one seed use --seed S")
     if demo:
         raise typer.Exit(_demo(scenario, _worker_count(workers)))
     if (seed is None) == (seeds is None):
-        raise ConfigError("say either --seed S or --seeds FROM:TO (or --demo for a first look)")
+        raise ConfigError("give either --seed S or --seeds FROM:TO (or --demo for a first impression)")
     if seed is not None:
         raise typer.Exit(_one(scenario, seed, transcript, as_json, trace))
     if trace is not None:
-        raise ConfigError("--trace goes with --seed: the traces of many seeds in one file cannot be told apart")
+        raise ConfigError("--trace goes with --seed: the traces of many seeds in one file cannot be distinguished")
     if transcript:
-        raise ConfigError("--transcript goes with --seed: a transcript of many seeds is nothing a person can read")
+        raise ConfigError("--transcript goes with --seed: nobody can read the transcripts of many seeds")
     raise typer.Exit(_many(scenario, _parse_range(str(seeds), scenario), _worker_count(workers), as_json))
 
 
@@ -105,7 +105,7 @@ def _one(scenario: str, seed: int, transcript: bool, as_json: bool, trace: Path 
             typer.echo(line)
         verdict = "ok" if outcome.is_ok else "FAILED"
         typer.echo(
-            f"seed {seed} ({scenario}): {verdict}, {_in_words(outcome.stats)}, fingerprint {outcome.fingerprint}"
+            f"seed {seed} ({scenario}): {verdict}, {_describe(outcome.stats)}, fingerprint {outcome.fingerprint}"
         )
         if not outcome.transcript:
             for violation in outcome.violations:
@@ -113,7 +113,7 @@ def _one(scenario: str, seed: int, transcript: bool, as_json: bool, trace: Path 
     return 0 if outcome.is_ok else 1
 
 
-def _traced(scenario: str, seed: int, transcript: bool, trace: Path | None) -> Outcome:
+def _traced(scenario: str, seed: int, transcript: bool, trace: Path | None) -> SeedOutcome:
     if trace is None:
         return run_seed(scenario, seed, with_transcript=transcript)
     sink = open_trace(trace)
@@ -125,7 +125,7 @@ def _traced(scenario: str, seed: int, transcript: bool, trace: Path | None) -> O
 
 def _many(scenario: str, seeds: range, workers: int, as_json: bool) -> int:
     started = time.monotonic()
-    failed: list[Outcome] = []
+    failed: list[SeedOutcome] = []
     totals: Counter[str] = Counter()
     for outcome in _with_progress(
         run_seeds(scenario, seeds, workers), len(seeds), f"{scenario} {seeds.start}:{seeds.stop}"
@@ -137,7 +137,7 @@ def _many(scenario: str, seeds: range, workers: int, as_json: bool) -> int:
     if as_json:
         typer.echo(json.dumps(_summary(scenario, seeds, failed, totals, seconds), indent=2))
     else:
-        typer.echo(f"{len(seeds)} seeds of {scenario}: {len(failed)} failed, {_in_words(totals)}, {seconds} s")
+        typer.echo(f"{len(seeds)} seeds of {scenario}: {len(failed)} failed, {_describe(totals)}, {seconds} s")
         for outcome in failed[:20]:
             typer.echo(f"  seed {outcome.seed}: {outcome.violations[0]}")
             typer.echo(f"    replay: {_replay(scenario, outcome.seed)}")
@@ -171,8 +171,8 @@ def _demo(scenario: str, workers: int) -> int:
     return 1 if failed else 0
 
 
-def _with_progress(outcomes: Iterable[Outcome], total: int, title: str) -> Iterator[Outcome]:
-    """A bar on a terminal, a line now and then elsewhere; on the error stream, so that output stays clean."""
+def _with_progress(outcomes: Iterable[SeedOutcome], total: int, title: str) -> Iterator[SeedOutcome]:
+    """A bar on a terminal, otherwise a line now and then; on stderr, so that stdout has only the result."""
     if sys.stderr.isatty():
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
@@ -185,7 +185,7 @@ def _with_progress(outcomes: Iterable[Outcome], total: int, title: str) -> Itera
             typer.echo(f"{title}: {done} of {total}", err=True)
 
 
-def _as_dict(outcome: Outcome) -> dict[str, object]:
+def _as_dict(outcome: SeedOutcome) -> dict[str, object]:
     return {
         "seed": outcome.seed,
         "ok": outcome.is_ok,
@@ -196,7 +196,7 @@ def _as_dict(outcome: Outcome) -> dict[str, object]:
 
 
 def _summary(
-    scenario: str, seeds: range, failed: list[Outcome], totals: Counter[str], seconds: float
+    scenario: str, seeds: range, failed: list[SeedOutcome], totals: Counter[str], seconds: float
 ) -> dict[str, object]:
     return {
         "scenario": scenario,
@@ -212,7 +212,7 @@ def _replay(scenario: str, seed: int) -> str:
     return f"motet sim --seed {seed} --scenario {scenario} --transcript"
 
 
-def _in_words(stats: dict[str, int] | Counter[str]) -> str:
+def _describe(stats: dict[str, int] | Counter[str]) -> str:
     names = ("accepted", "delivered", "datagrams", "resent", "faults")
     words = [f"{stats.get(name, 0):,} {name}" for name in names]
     return ", ".join(words + [f"{stats[name]:,} {word}" for name, word in _OF_SOME.items() if name in stats])

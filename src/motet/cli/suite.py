@@ -13,8 +13,8 @@ from motet.cli.node import load_config
 from motet.cli.run import check_strategy, stopped
 from motet.errors import ConfigError
 from motet.harness.runs.interrupt import Interrupted, run_until_interrupted
-from motet.harness.runs.report import brief, print_standings
-from motet.harness.runs.suite import CASES, STRATEGIES, Case, Performed, as_dict, perform_suite
+from motet.harness.runs.report import brief, print_statuses
+from motet.harness.runs.suite import CASES, STRATEGIES, CaseResult, SuiteCase, as_dict, run_suite
 
 EXAMPLES = """
 Examples:
@@ -53,16 +53,16 @@ def suite(
     load_config("", preset, [])
     console = Console(stderr=True)
     strategies = (strategy,) if strategy else STRATEGIES
-    done: list[Performed] = []
+    done: list[CaseResult] = []
 
-    def tell(performed: Performed) -> None:
-        done.append(performed)
+    def notify(result: CaseResult) -> None:
+        done.append(result)
         of_all = f"{len(done)}/{len(cases) * len(strategies)}"
-        what = f"{performed.case.name}, {performed.strategy}, {performed.members} members: {performed.verdict}"
-        console.print(f"{of_all} {what}, {performed.outcome.seconds:.1f} s", highlight=False, soft_wrap=True)
+        what = f"{result.case.name}, {result.strategy}, {result.members} members: {result.verdict}"
+        console.print(f"{of_all} {what}, {result.outcome.seconds:.1f} s", highlight=False, soft_wrap=True)
 
     try:
-        results = run_until_interrupted(perform_suite(cases, strategies, preset, jobs, tell))
+        results = run_until_interrupted(run_suite(cases, strategies, preset, jobs, notify))
     except Interrupted as interrupted:
         kept = (one.outcome.directory for one in done)
         raise stopped(interrupted, *(path for path in kept if path is not None)) from None
@@ -77,7 +77,7 @@ def suite(
 suite.__doc__ = f"{suite.__doc__}\n\n\b{EXAMPLES}"
 
 
-def _chosen(names: list[str]) -> list[Case]:
+def _chosen(names: list[str]) -> list[SuiteCase]:
     """Each once, also if it is named twice."""
     known = {case.name: case for case in CASES}
     for name in names:
@@ -86,7 +86,7 @@ def _chosen(names: list[str]) -> list[Case]:
     return [known[name] for name in dict.fromkeys(names)] if names else list(CASES)
 
 
-def _print(results: list[Performed], console: Console) -> None:
+def _print(results: list[CaseResult], console: Console) -> None:
     """80 columns are enough for it."""
     table = Table(box=None, padding=(0, 1))
     for number, name in enumerate(("case", "strategy", "members", "verdict", "seconds", "view changes", "resent")):
@@ -107,9 +107,9 @@ def _print(results: list[Performed], console: Console) -> None:
         )
 
 
-def _print_failure(one: Performed, console: Console) -> None:
+def _print_failure(one: CaseResult, console: Console) -> None:
     console.print()
     for line in (f"{one.case.name} with {one.strategy} FAILS:", *one.why):
         console.print(line, style="red", markup=False, highlight=False, soft_wrap=True)
-    print_standings(one.outcome, console)
+    print_statuses(one.outcome, console)
     console.print(f"Journals and logs are in {one.outcome.directory}", highlight=False, soft_wrap=True)

@@ -1,7 +1,7 @@
-"""Where settings come from: a preset, then a file, then the environment, then arguments; what comes later wins.
+"""Sources of settings: a preset, then a file, then the environment, then arguments; later ones win.
 
 In a file (TOML) each setting is a key at the top level; in the environment it is MOTET_ and the key in capitals, and a
-list is separated by commas. `preset` is a key like the others. A key that nobody knows is an error, not a guess.
+list is separated by commas. `preset` is a key like the others. An unknown key is an error.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ Fields = Mapping[str, Field[Any]]  # of the config class, by the key that people
 
 
 class _Given(NamedTuple):
-    """One value as somebody wrote it, and where."""
+    """One value as it was written, and its source."""
 
     key: str
     value: object
-    where: str  # begins an error text
+    where: str  # prefix of an error text
 
 
 def gather(
@@ -41,7 +41,7 @@ def gather(
     environ: Mapping[str, str] | None = None,
     overrides: Mapping[str, object] | None = None,
 ) -> dict[str, Any]:
-    """The arguments for the class that has these fields, from whichever of the three sources are given."""
+    """The constructor arguments for these fields, merged from the given sources."""
     known = {key_of(field): field for field in settings}
     given = [
         *(_of_file(known, path) if path else ()),
@@ -93,7 +93,7 @@ def _toml(path: Path) -> dict[str, object]:
     except OSError as error:
         raise ConfigError(f"the config file {path} cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the config file {path} is no TOML: {error}") from None
+        raise ConfigError(f"the config file {path} is not valid TOML: {error}") from None
 
 
 def _of_environ(known: Fields, environ: Mapping[str, str]) -> Iterator[_Given]:

@@ -1,1 +1,1 @@
-"""The protocols, sans-IO: no clock, no socket, no thread. The runtime, the simulator and the tests run the same classes."""
+"""The protocols, sans-IO: no clock, socket or thread. Runtime, simulator and tests run the same classes."""

@@ -1,7 +1,7 @@
-"""A loop that does not go to sleep at once: an answer that comes soon is then seen without being woken for it.
+"""Busy polling: keep the event loop from sleeping for a short time, so that a quick answer needs no wake-up.
 
-To be woken takes an idle processor longer than all that Motet does with a datagram. The price is that the processor is
-busy meanwhile; whoever else needs it has it first.
+Waking an idle processor takes longer than all that Motet does with a datagram. The price is a busy processor; other
+processes that need it get it first, because the loop yields.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ class Awake:
         self._clock = clock
         self._spin_ns = spin_ns
         self._until = 0
-        self._is_planned = False
+        self._is_scheduled = False
 
     def stay(self) -> None:
-        """Something was just said or heard."""
+        """Poll for another `spin_ns`: something was just sent or received."""
         self._until = self._clock() + self._spin_ns
-        if not self._is_planned:
-            self._is_planned = True
-            self._loop.call_soon(self._look_again)
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._poll_again)
 
     def end(self) -> None:
         self._until = 0
 
-    def _look_again(self) -> None:
-        """A loop looks at its sockets in every turn, so one more turn is all that it takes."""
-        self._is_planned = self._clock() < self._until
-        if self._is_planned:
+    def _poll_again(self) -> None:
+        """Schedule one more loop iteration: the event loop polls its sockets in each."""
+        self._is_scheduled = self._clock() < self._until
+        if self._is_scheduled:
             if hasattr(os, "sched_yield"):  # on Unix
                 os.sched_yield()
-            self._loop.call_soon(self._look_again)
+            self._loop.call_soon(self._poll_again)

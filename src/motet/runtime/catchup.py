@@ -1,7 +1,7 @@
-"""Filling the gap between our journal and the view that we came into, from those who were there before.
+"""Catch-up: fetch from other members what lies between the end of our journal and the view that we joined.
 
-Drives `journal.backfill` over reliable unicast (port CONTROL), answers others who ask, and hands the application what
-it missed, if it wants the log itself and not a state. Runs on the driver's loop.
+It drives `journal.backfill` over reliable unicast (port CONTROL), answers the requests of others, and delivers the
+missed messages if the application replays the log instead of receiving a state. Runs on the driver's loop.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ from motet.protocol.wire.body import Port, port_of
 from motet.protocol.wire.reassembler import Reassembler
 
 logger = logging.getLogger("motet")
-REPLAY_BYTES = 1 << 20  # of records that are read at once
+REPLAY_BYTES = 1 << 20  # records that one read returns
 
 
 class CatchUp:
     def __init__(self, journal: Journal, member: Member, truncate: Callable[[int], None], *, replays: bool) -> None:
         self._journal = journal
         self._member = member
-        self._cut_back = truncate
+        self._truncate_log = truncate
         self._backfill: Backfill | None = None
         self._asked = 0  # the number of the last request
         self._view: ViewId = NO_VIEW
         self._peers: list[Address] = []
-        self._news: list[Effect] = []  # for the driver and the application
+        self._effects: list[Effect] = []  # for the driver and the application
         self._replay = Replay(journal) if replays else None
 
     def start(self, view: View, position: int, now: int) -> list[Effect]:
-        """The view begins at `position`, behind our journal."""
+        """Fetch the log up to `position`, where the view begins."""
         logger.info("fetching positions %d to %d from the group", self._journal.position + 1, position)
         self._view, self._peers = view.id, self._others(view)
         self._begin(position, now)
-        return self.take_news()
+        return self.take_effects()
 
     def _begin(self, position: int, now: int, *, wants_records: bool = True) -> None:
         self.stop()
@@ -66,7 +66,7 @@ class CatchUp:
         self._perform(self._backfill.start(now), now)
 
     def stop(self) -> None:
-        """All is here, or it is not what we need any more."""
+        """End the backfill: it is complete, or the gap is a different one now."""
         if self._backfill is not None:
             self._asked = self._backfill.asked
         self._backfill = None
@@ -78,28 +78,28 @@ class CatchUp:
     def begin_view(self, view: View, now: int) -> None:
         self._view, self._peers = view.id, self._others(view)
         if self._backfill is not None:
-            self._perform(self._backfill.peers_are(self._peers, now, self._view), now)
+            self._perform(self._backfill.set_peers(self._peers, now, self._view), now)
 
     def receive(self, source: Address, messages: Sequence[bytes], now: int) -> list[Effect]:
         for message in messages:
             if is_ask(message):
                 for reply in answer(self._journal, message, self._member.view.id):
-                    self._news += self._member.send(source, (reply,), now, port=Port.CONTROL)
+                    self._effects += self._member.send(source, (reply,), now, port=Port.CONTROL)
             elif self._backfill is not None:
                 self._perform(self._backfill.receive(source, message, now), now)
-        return self.take_news()
+        return self.take_effects()
 
     def tick(self, now: int) -> list[Effect]:
         if self._backfill is not None:
             self._perform(self._backfill.tick(now), now)
-        return self.take_news()
+        return self.take_effects()
 
     def next_deadline(self) -> int | None:
         return self._backfill.next_deadline() if self._backfill is not None else None
 
-    def take_news(self) -> list[Effect]:
-        news, self._news = self._news, []
-        return news
+    def take_effects(self) -> list[Effect]:
+        effects, self._effects = self._effects, []
+        return effects
 
     def _others(self, view: View) -> list[Address]:
         return [member for member in view.members if member != self._member.address]
@@ -108,7 +108,7 @@ class CatchUp:
         for effect in effects:
             match effect:
                 case SendTo():
-                    self._news += self._member.send(effect.peer, (effect.data,), now, port=Port.CONTROL)
+                    self._effects += self._member.send(effect.peer, (effect.data,), now, port=Port.CONTROL)
                 case Truncate():
                     self._truncate(effect.position, now)
                 case AppendRaw():
@@ -116,16 +116,16 @@ class CatchUp:
                 case BackfillDone():
                     self.stop()
                 case BackfillImpossible() if effect.chain:
-                    self._begin_anew(effect)
-                case BackfillImpossible():  # nobody has told yet how to begin anew
+                    self._restart_log(effect)
+                case BackfillImpossible():  # a restarted log needs the chain at that position
                     self._begin(effect.position, now, wants_records=False)
 
     def _truncate(self, position: int, now: int) -> None:
         assert self._backfill is not None
         last = self._journal.position
-        self._cut_back(position)
-        self._news.append(RolledBack(self._journal.position + 1, last))
-        self._perform(self._backfill.went_on(self._journal.end, now), now)
+        self._truncate_log(position)
+        self._effects.append(RolledBack(self._journal.position + 1, last))
+        self._perform(self._backfill.performed(self._journal.end, now), now)
 
     def _append(self, data: bytes, now: int) -> None:
         assert self._backfill is not None
@@ -136,13 +136,13 @@ class CatchUp:
             self._perform(self._backfill.refused(now), now)
             return
         if self._replay is not None:
-            self._news += self._replay.read(begin + 1)
-        self._perform(self._backfill.went_on(self._journal.end, now), now)
+            self._effects += self._replay.read(begin + 1)
+        self._perform(self._backfill.performed(self._journal.end, now), now)
 
-    def _begin_anew(self, effect: BackfillImpossible) -> None:
-        """What is missing is nowhere: say so, and keep the log from here on."""
+    def _restart_log(self, effect: BackfillImpossible) -> None:
+        """No member has the missing positions any more: log that, and restart the journal after the gap."""
         logger.warning(
-            "positions %d to %d are kept by no member any more (%s); this journal begins anew at %d",
+            "no member has positions %d to %d any more (%s); this journal restarts at %d",
             self._journal.position + 1,
             effect.position,
             effect.reason,
@@ -153,7 +153,7 @@ class CatchUp:
 
 
 class Replay:
-    """Frames of the journal as deliveries, for an application that was not there."""
+    """Deliveries made from the frames of the journal, for an application that missed them."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -161,7 +161,7 @@ class Replay:
         self._reassemblers: dict[Address, Reassembler] = {}
 
     def read(self, first: int) -> Iterator[Delivered]:
-        """All from `first` on to the end of the journal."""
+        """Deliveries from `first` to the end of the journal."""
         cursor = Cursor(self._journal.frame_start(first) - 1, NO_VIEW, 0)
         while data := self._journal.read_raw(cursor.position + 1, REPLAY_BYTES, view=cursor.view, extra=cursor.extra):
             for entry in entries_of(data, self._names):

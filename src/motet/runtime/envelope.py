@@ -1,4 +1,4 @@
-"""Sealed datagrams for the driver: what does not authenticate is dropped, counted, and told in the log once."""
+"""Seals and opens datagrams for the driver. One that does not authenticate is dropped and counted, and logged once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class SealedEnvelope:
         self._sealer = Sealer(keyring, incarnation, secrets.randbits(SALT_BITS))
         self._opener = Opener(keyring, window=window)
         self._counters = counters
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
     def rekey(self, keyring: Keyring) -> None:
         """Accept the keys of this ring and seal with its current one."""
@@ -35,6 +35,6 @@ class SealedEnvelope:
 
     def _reject(self, reject: SealReject) -> None:
         self._counters[reject.fault.count] += 1
-        if reject.fault.name not in self._told:
-            self._told.add(reject.fault.name)
-            logger.warning("a datagram was dropped: %s. More of the kind are counted and not told again", reject)
+        if reject.fault.name not in self._logged:
+            self._logged.add(reject.fault.name)
+            logger.warning("a datagram was dropped: %s. Further ones of this kind are counted, not logged", reject)

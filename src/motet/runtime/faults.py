@@ -1,9 +1,9 @@
-"""Faults on purpose: datagrams of a running member are dropped, delayed, doubled, reordered or cut off, by rule.
+"""Fault injection: datagrams of a running member are dropped, delayed, duplicated, reordered or blocked, by rule.
 
     drop=0.2            one in five, to and from everybody       drop=0.2@b         only with the peer b
-    cut@b               nothing at all, both ways                cut@b:out          only what we send to b
+    cut@b               block both directions                    cut@b:out          only what we send to b
     delay=50ms          everything                               delay=50ms:0.5     half of it
-    delay=10ms-80ms     each by its own draw                     duplicate=0.1      one in ten comes twice
+    delay=10ms-80ms     drawn for each datagram                  duplicate=0.1      one in ten arrives twice
     reorder=0.1         one in ten is overtaken by later ones    clear, clear@b     no more of that
     drop=0.5#ack        only datagrams that carry an acknowledgement: FRAME_GROUPS has the words after the #
 
@@ -13,7 +13,7 @@ and drop, then duplicate, then delay and reorder for each copy. A rule replaces 
 peer, direction and frames, and a probability of 0 takes it away. Nothing here knows a clock or a socket: the driver
 asks `apply` for each datagram, but only while `is_active`, and `release` when `next_deadline` has come.
 
-Bounds: MOST_RULES rules, MOST_HELD datagrams and MOST_HELD_BYTES bytes held back (beyond it they are dropped, and
+Bounds: MOST_RULES rules, MOST_DELAYED datagrams and MOST_DELAYED_BYTES bytes delayed (further ones are dropped and
 counted), MOST_NAMES names.
 """
 
@@ -34,8 +34,8 @@ from motet.protocol.core.units import HOUR, MILLISECOND, parse_duration, spell_d
 from motet.protocol.wire.codec import kind_name
 
 MOST_RULES = 64
-MOST_HELD = 10_000
-MOST_HELD_BYTES = 64 << 20
+MOST_DELAYED = 10_000
+MOST_DELAYED_BYTES = 64 << 20
 MOST_NAMES = 1_024
 MOST_DELAY_NS = HOUR
 REORDER_NS = 20 * MILLISECOND  # far enough behind for others to overtake, and sooner than most repairs
@@ -111,8 +111,8 @@ class Fault:
         return is_of_frames and self.peer in (ANYBODY, other.peer) and self.direction in (None, other.direction)
 
 
-class Held(NamedTuple):
-    """A datagram that was held back, and goes on now."""
+class DelayedDatagram(NamedTuple):
+    """A datagram whose injected delay is over."""
 
     direction: Direction
     peer: Endpoint
@@ -121,35 +121,35 @@ class Held(NamedTuple):
 
 class FaultInjector:
     def __init__(self, rng: Random, counters: Counters | None = None) -> None:
-        self.is_active = False  # the driver looks here, and asks nothing while it is False
+        self.is_active = False  # while False the driver does not call `apply`, which keeps the hot path fast
         self._rng = rng
         self._counters = counters if counters is not None else Counters()
         self._rules: list[Fault] = []
         self._names: OrderedDict[Endpoint, str] = OrderedDict()
-        self._queue: list[tuple[int, int, Held]] = []  # a heap by due time, then by order of arrival
-        self._held_bytes = 0
+        self._queue: list[tuple[int, int, DelayedDatagram]] = []  # a heap by due time, then by order of arrival
+        self._delayed_bytes = 0
         self._arrivals = 0
 
     # Rules
 
     def add(self, fault: Fault) -> None:
-        """Enter a rule, or take some away; what is held back already keeps its time."""
+        """Add a rule, or remove some with CLEAR; datagrams that are already delayed keep their time."""
         if fault.kind is FaultKind.CLEAR:
             self._rules = [rule for rule in self._rules if not fault.clears(rule)]
         else:
             rules = [rule for rule in self._rules if not fault.replaces(rule)]
             if len(rules) >= MOST_RULES:
-                raise ConfigError(f"{MOST_RULES} faults are as many as there can be; say clear first")
+                raise ConfigError(f"there are {MOST_RULES} fault rules already, which is the maximum; clear some first")
             self._rules = [*rules, fault] if fault.probability > 0 else rules
         self._update()
 
     def clear(self) -> None:
-        """No more faults; what is held back keeps its time."""
+        """Remove all rules; datagrams that are already delayed keep their time."""
         self._rules = []
         self._update()
 
     def learn(self, endpoint: Endpoint, name: str) -> None:
-        """Who lives where, so that rules can name members; told with every view."""
+        """Map an endpoint to a member's name, so that rules can name members; called with every view."""
         self._names[endpoint] = name
         self._names.move_to_end(endpoint)
         if len(self._names) > MOST_NAMES:
@@ -162,8 +162,8 @@ class FaultInjector:
     def describe(self) -> dict[str, object]:
         return {
             "rules": [str(rule) for rule in self._rules],
-            "held": len(self._queue),
-            "held_bytes": self._held_bytes,
+            "waiting": len(self._queue),
+            "waiting_bytes": self._delayed_bytes,
             "dropped": self._counters[Count.FAULT_DROPPED],
             "delayed": self._counters[Count.FAULT_DELAYED],
             "duplicated": self._counters[Count.FAULT_DUPLICATED],
@@ -184,11 +184,11 @@ class FaultInjector:
             if due <= now:
                 passed.append(data)
             else:
-                self._hold(due, Held(direction, peer, data))
+                self._delay_until(due, DelayedDatagram(direction, peer, data))
         return passed
 
     def fates(self, direction: Direction, peer: Endpoint, now: int, frame: str = "") -> list[int]:
-        """When each copy of a datagram goes on; nothing is held by this call, only counted and drawn."""
+        """The time at which each copy of a datagram is due. Draws and counts, but delays nothing itself."""
         where, name = str(peer), self._names.get(peer)
         rules = [rule for rule in self._rules if rule.matches(direction, where, name, frame)]
         if any(rule.kind in (FaultKind.CUT, FaultKind.DROP) and self._strikes(rule) for rule in rules):
@@ -198,15 +198,15 @@ class FaultInjector:
         self._counters[Count.FAULT_DUPLICATED] += extra
         return [now + self._delay(rules) for _ in range(1 + extra)]
 
-    def release(self, now: int) -> list[Held]:
-        """What was held back long enough, in the order in which it became due."""
-        released = []
+    def take_due(self, now: int) -> list[DelayedDatagram]:
+        """The delayed datagrams that are due, in the order of their due times."""
+        due_now = []
         while self._queue and self._queue[0][0] <= now:
-            held = heappop(self._queue)[2]
-            self._held_bytes -= len(held.data)
-            released.append(held)
+            delayed = heappop(self._queue)[2]
+            self._delayed_bytes -= len(delayed.data)
+            due_now.append(delayed)
         self._update()
-        return released
+        return due_now
 
     def next_deadline(self) -> int | None:
         return self._queue[0][0] if self._queue else None
@@ -223,14 +223,14 @@ class FaultInjector:
                 delay += self._rng.randint(1, REORDER_NS)
         return delay
 
-    def _hold(self, due: int, held: Held) -> None:
-        if len(self._queue) >= MOST_HELD or self._held_bytes + len(held.data) > MOST_HELD_BYTES:
+    def _delay_until(self, due: int, delayed: DelayedDatagram) -> None:
+        if len(self._queue) >= MOST_DELAYED or self._delayed_bytes + len(delayed.data) > MOST_DELAYED_BYTES:
             self._counters[Count.FAULT_OVERFLOWED] += 1
             return
         self._counters[Count.FAULT_DELAYED] += 1
         self._arrivals += 1
-        self._held_bytes += len(held.data)
-        heappush(self._queue, (due, self._arrivals, held))
+        self._delayed_bytes += len(delayed.data)
+        heappush(self._queue, (due, self._arrivals, delayed))
 
     def _update(self) -> None:
         self.is_active = bool(self._rules or self._queue)
@@ -240,7 +240,7 @@ def parse_fault(text: str) -> Fault:
     """A rule as people write it; FAULT_FORMS says how."""
     head, hash_sign, frames = text.strip().partition("#")
     if hash_sign and frames not in FRAME_GROUPS:
-        raise _unreadable(text, f"{frames[:20]!r} after the # names no frames")
+        raise _unreadable(text, f"{frames[:20]!r} after the # is no known group of frames")
     rule, _, where = head.partition("@")
     peer, direction = _parse_where(where)
     if "@" in text and not peer:
@@ -250,7 +250,7 @@ def parse_fault(text: str) -> Fault:
         return Fault(FaultKind(name), peer=peer or ANYBODY, direction=direction, frames=frames or None)
     parse = _VALUES.get(name)
     if parse is None:
-        raise _unreadable(text, f"{name[:20]!r} is no kind of fault, or it takes no value")
+        raise _unreadable(text, f"{name[:20]!r} is no kind of fault, or takes no value")
     try:
         probability, delay_ns = parse(value)
     except ConfigError as error:

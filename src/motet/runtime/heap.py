@@ -1,9 +1,9 @@
-"""The memory of a process that sends and receives bursts of frames.
+"""Keep freed memory in the process, because bursts of frames need it again at once.
 
-The C library gives memory at the end of its heap back to the system as soon as 128 kB of it are free, and a window of
-frames is a hundred times that: whatever is acked is returned, and the next frames fetch the same pages again, at some
-microseconds each. When a large block has come and gone, glibc takes that for a sign that more is to come, and keeps
-up to twice its size from then on. Other libraries do not mind.
+glibc returns memory at the end of its heap to the system as soon as 128 kB of it are free. A window of frames is a
+hundred times that, so acked frames would be returned and the next ones would fault the same pages in again, at some
+microseconds each. After one large block was allocated and freed, glibc raises that threshold to twice the size of the
+block. Other C libraries ignore this.
 """
 
 from __future__ import annotations
@@ -12,5 +12,5 @@ KEPT_BYTES = 32 << 20  # a window of the largest frames, sent, and one received
 
 
 def keep_heap() -> None:
-    """Let the process keep so much memory for what comes next. The block is never touched, and costs nothing."""
+    """Raise glibc's threshold to KEPT_BYTES. The block is never touched, so it costs no memory."""
     bytes(KEPT_BYTES // 2)

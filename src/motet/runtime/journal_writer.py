@@ -1,13 +1,13 @@
-"""The log on disk: what the driver's member delivers is appended before anybody hears of it.
+"""The journal writer: appends what the member delivers before the application or a peer receives it.
 
-    a promise of the member changed     -> remembered, on disk, before the datagrams that rest on it leave
-    ordered frames were delivered       -> appended, one gathered write per wake-up
-    a primary view begins               -> recorded; if it begins behind our journal, what lies between is fetched first
-    positions were taken back           -> the journal is cut
-    fsync is always                     -> others are told of positions when the disk has them, not before
+    the durable state of the member changed -> written to disk before datagrams that depend on it are sent
+    ordered frames were delivered           -> appended, one gathered write per wake-up
+    a primary view begins                   -> recorded; if it begins after the end of our journal, the gap is fetched
+    positions were rolled back              -> the journal is truncated
+    fsync is always                         -> peers learn of positions only once they are on disk
 
-Runs on the driver's loop; waiting for the disk happens beside it. Invariants: the journal holds a prefix of the log;
-`_held` what was delivered behind a gap that is being filled, without a gap of its own.
+It runs on the driver's loop; threads wait for the disk. Invariants: the journal holds a prefix of the log; `_buffered`
+holds, without gaps, what was delivered after a gap that is being filled.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from motet.protocol.wire.body import Port, message_count
 from motet.runtime.catchup import CatchUp
 
 logger = logging.getLogger("motet")
-STILL_FETCHING = "a member still fetches a part of the log, and its application lacks it"
-STABLE_EVERY_S = 0.05  # how often the stable position is written down
+STILL_FETCHING = "a member still fetches a part of the log, which its application has not received yet"
+STABLE_EVERY_S = 0.05  # interval at which the stable position is written to the journal
 
 Perform = Callable[[Callable[[int], list[Effect]]], None]
 
@@ -50,14 +50,14 @@ class JournalWriter:
         self._wall_clock = wall_clock
         self._record = member.record
         self._view: ViewId = NO_VIEW
-        self._held: list[Effect] | None = None  # None: there is no gap
-        self._held_end = 0  # where the log stands behind what is held back
+        self._buffered: list[Effect] | None = None  # None: there is no gap
+        self._buffered_end = 0  # position at the end of the buffered effects
         member.keep_log()
         self._catch_up = CatchUp(journal, member, self._truncate, replays=replays)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_syncing = False
         self._is_dirty = False
-        self._rewritten = 0  # how often the log went back
+        self._rewritten = 0  # number of rollbacks; a sync that began before one proves nothing
         self._sync_timer: asyncio.TimerHandle | None = None
         self._stable_timer: asyncio.TimerHandle | None = None
         self._is_closed = False
@@ -67,8 +67,8 @@ class JournalWriter:
 
     # Before effects are performed
 
-    def keep(self, effects: list[Effect], now: int) -> list[Effect]:
-        """The answer is what the driver is to perform now; what is held back follows when the gap is filled."""
+    def persist(self, effects: list[Effect], now: int) -> list[Effect]:
+        """Return the effects that the driver performs now. Buffered ones follow once the gap is filled."""
         if self._member.record is not self._record:
             self._record = self._member.record
             self.journal.remember(self._record)
@@ -83,10 +83,10 @@ class JournalWriter:
             elif isinstance(effect, RolledBack):
                 self._append(entries)
                 performed += [*self._roll_back(effect), effect]
-            elif self._held is not None and isinstance(effect, RecordState):
+            elif self._buffered is not None and isinstance(effect, RecordState):
                 performed += self._member.refuse_snapshot_state(effect.snapshot, STILL_FETCHING, now, is_transient=True)
-            elif self._held is not None and _is_of_the_log(effect):
-                self._hold(effect)
+            elif self._buffered is not None and _is_of_the_log(effect):
+                self._buffer(effect)
             else:
                 self._note(effect, entries)
                 performed.append(effect)
@@ -118,20 +118,20 @@ class JournalWriter:
     # Views
 
     def _roll_back(self, effect: RolledBack) -> list[Effect]:
-        """It comes before the view that takes these positions back, so the journal is cut when that view is entered."""
-        dropped = self._drop_held()
+        """A rollback precedes the view that caused it, so the journal is truncated before it enters that view."""
+        dropped = self._drop_buffered()
         self._truncate(effect.first - 1)
         return dropped
 
     def _enter(self, effect: ViewInstalled, now: int) -> list[Effect]:
-        if self._held is not None and effect.position == self._held_end:
-            self._hold(effect)
+        if self._buffered is not None and effect.position == self._buffered_end:
+            self._buffer(effect)
             self._catch_up.begin_view(effect.view, now)
             return [effect]
-        dropped = self._drop_held()
+        dropped = self._drop_buffered()
         if effect.position > self.journal.position:
             self._member.keep_log(is_caught_up=False)
-            self._held, self._held_end = [effect], effect.position
+            self._buffered, self._buffered_end = [effect], effect.position
             return [*dropped, effect, *self._catch_up.start(effect.view, effect.position, now)]
         self._member.keep_log()
         if effect.view.is_primary:
@@ -146,39 +146,39 @@ class JournalWriter:
         self.progress.moved()
         self._plan_sync()
 
-    def _hold(self, effect: Effect) -> None:
-        assert self._held is not None
-        self._held.append(effect)
+    def _buffer(self, effect: Effect) -> None:
+        assert self._buffered is not None
+        self._buffered.append(effect)
         if isinstance(effect, Delivered):
-            self._held_end += len(effect.messages)
+            self._buffered_end += len(effect.messages)
 
-    def _drop_held(self) -> list[Effect]:
-        """The view does not follow on what is held back: all up to its beginning is fetched, and comes from there.
+    def _drop_buffered(self) -> list[Effect]:
+        """Drop the buffer because the view does not continue it: everything up to the view's begin will be fetched.
 
-        What is left is what the sender of a message hears of it.
+        What remains is the notification of the sender, whose receipts would otherwise wait for ever.
         """
-        held, self._held = self._held or [], None
+        buffered, self._buffered = self._buffered or [], None
         self._catch_up.stop()
-        return [word for effect in held for word in self._word_to_sender(effect)]
+        return [notified for effect in buffered for notified in self._notify_sender(effect)]
 
-    def _word_to_sender(self, effect: Effect) -> list[Effect]:
+    def _notify_sender(self, effect: Effect) -> list[Effect]:
         if not isinstance(effect, Delivered):
             return [] if isinstance(effect, ViewInstalled) else [effect]
         is_ours = effect.sender == self._member.address and effect.messages
         return [Superseded(effect.position or 0, len(effect.messages))] if is_ours else []
 
     def _try_to_close_gap(self, now: int) -> list[Effect]:
-        """What came from others is in the journal: what was held back follows it."""
-        if self._held is None:
+        """Once the fetched records are in the journal, append and perform the buffered effects."""
+        if self._buffered is None:
             return []
-        effects = self._catch_up.take_news()
+        effects = self._catch_up.take_effects()
         self.progress.moved()
         if not self._catch_up.is_done:
             return effects
-        held, self._held = self._held, None
+        buffered, self._buffered = self._buffered, None
         self._member.keep_log()
         entries: list[Entry] = []
-        for effect in held:
+        for effect in buffered:
             if isinstance(effect, ViewInstalled):
                 self._append(entries)
                 if effect.view.is_primary:
@@ -198,12 +198,12 @@ class JournalWriter:
     # The disk
 
     def _truncate(self, position: int) -> None:
-        """What a wait that is under way will report is of a log that is not ours any more."""
+        """Truncate the journal. A sync in flight is invalidated: its position is of the log before the rollback."""
         self._rewritten += 1
         self.journal.truncate(position)
 
     def _plan_sync(self) -> None:
-        """One wait at a time; what is appended meanwhile is waited for after it."""
+        """Schedule a sync. Only one is in flight; records appended meanwhile are synced by the next one."""
         self._is_dirty = True
         fsync = self.journal.config.fsync
         if fsync is Fsync.NEVER or self._is_syncing or self._sync_timer is not None or self._loop is None:
@@ -262,7 +262,7 @@ class JournalWriter:
 
 
 class LogProgress:
-    """How far the journal is, for the threads that serve it (a `LogSource`)."""
+    """The progress of the journal, for the threads that serve it (a `LogSource`)."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal

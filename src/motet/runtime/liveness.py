@@ -1,5 +1,5 @@
-"""The member's side of its liveness process (busy_process.py), which is kept informed while the driver runs, so that it
-can say BUSY on the member's behalf while the driver does not, because the GIL is held or a disk does not answer.
+"""The member's side of its liveness process (busy_process.py). While the driver runs, it gives that process what it
+needs to send BUSY for the member when the driver does not run, because code holds the GIL or a disk does not answer.
 
 The driver's loop renews a time in shared memory four times per `suspect_ns`. The same memory has the peers and a stock
 of BUSY datagrams, sealed if there is a key. The liveness process gets no key. The stock is sealed under an incarnation
@@ -8,7 +8,7 @@ and replay windows keep the two apart.
 
 Without Linux's /proc, memfd and posix_spawn, or where Python is not a program that can run a script, there is no such
 process, and a member that holds the GIL for too long is suspected. While faults are injected the process is silent: it
-would send what the faults are to hold back.
+would send datagrams that the faults should delay or drop.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from motet.runtime import busy_process
 from motet.runtime.busy_process import HEADER, MEMORY_BYTES, SIZE, STOCK_AT, STOCK_BYTES, USED, USED_AT
 from motet.runtime.transport import UdpTransport
 
-LOOKS_PER_SUSPICION = 4  # BUSY must come well before suspect_ns is over, and one may be lost
+POLLS_PER_SUSPICION = 4  # BUSY must come well before suspect_ns is over, and one may be lost
 MOST_DATAGRAMS = 5_000  # of a stock: 10 minutes of preset `local`
 FREE_FD = 10  # file descriptors above those that the process expects
 logger = logging.getLogger("motet")
@@ -51,7 +51,7 @@ class LivenessProcess:
         self._local = local
         self._transport = transport
         self._is_muted = is_muted
-        self._interval_ns = min(config.heartbeat_ns, config.suspect_ns // LOOKS_PER_SUSPICION)
+        self._interval_ns = min(config.heartbeat_ns, config.suspect_ns // POLLS_PER_SUSPICION)
         self._stock_size = min(config.busy_max_ns // self._interval_ns + 1, MOST_DATAGRAMS)
         keyring = config.keyring()
         self._sealer = (
@@ -70,11 +70,11 @@ class LivenessProcess:
         self.process: int | None = None
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """On the driver's loop. The process itself is started when there is somebody to tell."""
+        """Called on the driver's loop. The process itself is started with the first view that has another member."""
         self._loop = loop
 
     def follow(self, view: View) -> None:
-        """A view was installed."""
+        """Called when a view was installed."""
         self._view = view
         if len(view.members) > 1 and not self._was_tried:
             self._was_tried = True
@@ -83,7 +83,7 @@ class LivenessProcess:
             self._prepare(self._memory, view)
 
     def refresh(self) -> None:
-        """The driver runs; and whether faults are injected may have changed."""
+        """Record that the driver runs, and whether faults are injected."""
         if self._memory is not None:
             HEADER.pack_into(self._memory, 0, time.monotonic_ns(), self._number, self._is_muted())
 
@@ -131,11 +131,11 @@ class LivenessProcess:
             os.close(shared)
             os.close(read_end)
         self._memory, self._pipe = memory, write_end
-        self._beat()
+        self._renew()
 
-    # What it is told
+    # Shared memory
 
-    def _beat(self) -> None:
+    def _renew(self) -> None:
         assert self._loop is not None
         if self._memory is None:
             return
@@ -143,10 +143,10 @@ class LivenessProcess:
         is_used = USED.unpack_from(self._memory, USED_AT)[0] > 0
         if self._view is not None and (is_used or not self._names_all_peers):
             self._prepare(self._memory, self._view)
-        self._timer = self._loop.call_later(self._interval_ns / SECOND, self._beat)
+        self._timer = self._loop.call_later(self._interval_ns / SECOND, self._renew)
 
     def _prepare(self, memory: mmap.mmap, view: View) -> None:
-        """Write a new stock beside the one that may be being read, and name it then."""
+        """Write a new stock beside the one that the process may be reading, and publish its number afterwards."""
         others = [member.endpoint for member in view.members if member != self._local]
         places = [place for other in others if (place := self._transport.place(other)) is not None]
         self._names_all_peers = len(places) == len(others)
@@ -177,7 +177,7 @@ def _require_support() -> None:
 
 
 def _spawn(pipe: int, sock: int, shared: int, interval_ns: int) -> int:
-    """Neither a fork of this process nor its output: whoever waits for the end of that need not wait for the child."""
+    """Start the process without a fork and without our stdout: a reader of our output must not wait for the child."""
     wanted = {0: pipe, busy_process.SOCKET_FD: sock, busy_process.MEMORY_FD: shared}
     moved = {place: fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, FREE_FD) for place, fd in wanted.items()}
     null = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_WRONLY, 0) for fd in (1, 2)]
@@ -198,7 +198,7 @@ def _spawn(pipe: int, sock: int, shared: int, interval_ns: int) -> int:
 
 
 def _end(process: int) -> None:
-    """Somebody else may have waited for all children of this process: then the number may be a stranger's by now."""
+    """Kill the process. If another part of the application has reaped it, its id may belong to a stranger by now."""
     try:
         if os.waitpid(process, os.WNOHANG) == (0, 0):
             os.kill(process, signal.SIGKILL)

@@ -18,7 +18,7 @@ from motet.protocol.core.identity import Endpoint, parse_endpoint
 from motet.protocol.membership.discovery import DnsName, SharedDirectory
 
 ENTRY_LASTS_S = 600  # a member touches its file in every round; one that is older is of a member that is gone
-MOST_NAMED = 32  # stray files that are named in the log
+MOST_NAMED = 32  # stray files that are logged
 logger = logging.getLogger("motet")
 
 
@@ -44,8 +44,8 @@ class Lookups:
         if self.failures.pop(source, None) is not None:
             logger.info("the look-up of %s succeeds again", _place(source))
 
-    def in_words(self) -> str:
-        """What keeps failing, for a person who waits; empty if nothing does."""
+    def describe_failures(self) -> str:
+        """The look-ups that keep failing, for a person who waits for the join; empty if none does."""
         return "; ".join(f"the look-up of {_place(source)} fails: {why}" for source, why in self.failures.items())
 
     def _resolve(self, source: DnsName) -> list[Endpoint]:

@@ -1,7 +1,7 @@
-"""Host names become addresses. Members are known by address: a seed that is a name would never be found among them.
+"""Resolve host names to addresses. Members are identified by address, so a seed that is a name would match none.
 
-Names are looked up beside the loop, because the system's resolver may take seconds. One that nobody knows yet is looked
-up again for a while: where members are started together, the names of some appear a moment later.
+Names are resolved in a thread, because the system's resolver may take seconds. An unknown name is retried for a while:
+where members are started together, the names of some appear a moment later.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def is_address(host: str) -> bool:
 
 
 def look_up(endpoint: Endpoint, *, wants_ipv6: bool = False) -> Endpoint | None:
-    """Asks the system, which may take its time. None: nobody knows this name."""
+    """Ask the system's resolver, which may block. None if the name is unknown."""
     wanted = socket.AF_INET6 if wants_ipv6 else socket.AF_INET
     try:
         found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_DGRAM)
@@ -40,7 +40,7 @@ def look_up(endpoint: Endpoint, *, wants_ipv6: bool = False) -> Endpoint | None:
 async def resolved(
     endpoints: Sequence[Endpoint], *, wants_ipv6: bool = False, timeout_s: float = TIMEOUT_S
 ) -> list[Endpoint]:
-    """The same places by address; whoever is unknown to the end stays a name."""
+    """The endpoints with their names resolved; a name that stays unknown is returned as it is."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
     known = {endpoint: endpoint for endpoint in endpoints if is_address(endpoint.host)}

@@ -1,4 +1,4 @@
-"""What can be seen of a running member: one dictionary, made on the driver's loop, for probe, metrics and dashboard."""
+"""The figures of a running member: one dictionary, made on the driver's loop, for probe, metrics and dashboard."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from motet.protocol.core.identity import Address
 from motet.protocol.core.units import SECOND
 from motet.protocol.core.view import View
 from motet.protocol.member import Delivered, Member
+from motet.protocol.member.segmentation import Mode
 from motet.protocol.membership.detector import BecameBusy, BecameResponsive, Suspected, Trusted
 from motet.protocol.membership.engine import ViewInstalled
 from motet.protocol.membership.transfer import StateDelayed, StateFailed, StateLost, StateRefused
@@ -35,7 +36,7 @@ logger = logging.getLogger("motet")
 
 
 class Observer:
-    """Hears what the driver performs, and remembers the little that figures need."""
+    """Receives the effects that the driver performed, and keeps what the figures need."""
 
     def __init__(self, group: str, driver: Driver) -> None:
         self._group = group
@@ -49,13 +50,14 @@ class Observer:
         self._delivered_bytes = 0
         self._marked = (self._world.clock(), 0, 0, 0)  # when, delivered, bytes, sent
         self._rates = {"sent_per_s": 0.0, "delivered_per_s": 0.0, "bytes_per_s": 0.0}
-        self.queue: dict[str, Any] = {"messages": 0, "bytes": 0, "limit": 0, "held": False}
+        self.queue: dict[str, Any] = {"messages": 0, "bytes": 0, "limit": 0, "paused": False}
         self.services: dict[str, str] = {}
         self.first: Callable[[], int] = lambda: 1  # the first position that a journal still has
+        self._mode = Mode.WHOLE
         self._notices: dict[Address, dict[str, str]] = {}  # where other members serve what
 
-    def hear(self, effects: list[Effect]) -> None:
-        """On the driver's loop, after they were performed."""
+    def observe(self, effects: list[Effect]) -> None:
+        """Called on the driver's loop after the effects were performed."""
         for effect in effects:
             if isinstance(effect, Delivered):
                 self._delivered += len(effect.messages)
@@ -65,7 +67,7 @@ class Observer:
             elif isinstance(effect, ViewInstalled):
                 self._note_view(effect)
             elif isinstance(effect, RolledBack):
-                self._note("rolled_back", f"positions {effect.first} to {effect.last} were taken back")
+                self._note("rolled_back", f"positions {effect.first} to {effect.last} were rolled back")
             elif isinstance(effect, StateLost | StateRefused | StateDelayed | StateFailed):
                 self._note_state(effect)
             elif isinstance(effect, SendFailed):
@@ -74,16 +76,19 @@ class Observer:
                 self._note(type(effect).__name__.lower(), str(effect.peer))
             elif isinstance(effect, BecameBusy):
                 self._note("busy", str(effect.peer))
-                logger.warning("%s is busy: its process is alive and does not run its driver", effect.peer)
+                logger.warning("%s is busy: its process is alive but does not run its driver", effect.peer)
             elif isinstance(effect, BecameResponsive):
                 self._note("responsive", str(effect.peer))
                 logger.info("%s is no longer busy", effect.peer)
 
-    def hear_notice(self, source: Address, notice: bytes) -> None:
-        """On the application's loop. Whatever a member says of itself is short text, or is not believed."""
+        if self._driver.member.segmentation.mode is not self._mode:
+            self._note_mode(self._driver.member.segmentation.mode)
+
+    def receive_notice(self, source: Address, notice: bytes) -> None:
+        """Called on the application's loop. A notice comes from another process: only short texts are accepted."""
         with contextlib.suppress(ValueError, AttributeError, RecursionError):
-            told = json.loads(notice) if len(notice) <= MOST_NOTICE else {}
-            self._notices[source] = {name: place for name, place in told.items() if isinstance(place, str)}
+            parsed = json.loads(notice) if len(notice) <= MOST_NOTICE else {}
+            self._notices[source] = {name: place for name, place in parsed.items() if isinstance(place, str)}
 
     def _peers(self, view: View) -> list[dict[str, Any]]:
         members = [member for member in view.members if member != self._driver.member.address]
@@ -123,6 +128,14 @@ class Observer:
             case StateFailed():
                 self._note("state_failed", effect.reason)
 
+    def _note_mode(self, mode: Mode) -> None:
+        self._mode = mode
+        size = self._driver.member.segmentation.packet_bytes
+        how = "in one piece" if mode is Mode.WHOLE else f"in segments of {size} bytes ({mode.name.lower()})"
+        self._note("segments", f"datagrams larger than a packet leave {how}")
+        if mode is Mode.LIGHT:
+            logger.info("packets are lost: datagrams larger than a packet leave %s", how)
+
     def _note(self, kind: str, text: str) -> None:
         self._events.append({"at": self._time(), "kind": kind, "text": text})
 
@@ -144,6 +157,7 @@ class Observer:
             "view": _view(member.view),
             "log": self._log(member),
             "state": _state(member),
+            "frames": _frames(member),
             "multicast": _multicast(member),
             "unicast": _unicast(member),
             "queue": self.queue,
@@ -172,11 +186,11 @@ class Observer:
             "epoch": member.membership.epoch.number,
             "first": self.first(),
             "holdback": len(ordering.queue),
-            "under_way": ordering.in_flight,
+            "in_flight": ordering.in_flight,
         }
 
     def _measure(self) -> dict[str, float]:
-        """Rates since the last look, if that is long enough ago to say anything."""
+        """Rates since the last call; a call within half a second returns the same ones."""
         now, sent = self._world.clock(), self._driver.sent_messages
         before, delivered, size, sent_before = self._marked
         passed = (now - before) / SECOND
@@ -210,13 +224,27 @@ def _view(view: View) -> dict[str, Any]:
 
 
 def _state(member: Member) -> dict[str, Any]:
-    """How this member stands to the application's state: it has it, waits for a provider, or nobody here has it."""
+    """Whether this member has the application's state, waits for a provider, or is in a view where nobody has it."""
     membership = member.membership
     provider = membership.state_provider
     return {
-        "held": not membership.is_waiting_for_state,
+        "present": not membership.is_waiting_for_state,
         "lost": membership.is_state_lost,
         "provider": None if provider is None else str(provider),
+    }
+
+
+def _frames(member: Member) -> dict[str, Any]:
+    """How large datagrams leave, and what is lost of them."""
+    segmentation, counters = member.segmentation, member.counters
+    sent, resent = counters[Count.FRAME_SENT], counters[Count.FRAME_RESENT]
+    return {
+        "bytes": member.frame_bytes,
+        "path_bytes": segmentation.path_bytes,
+        "segment_bytes": segmentation.packet_bytes if segmentation.mode is not Mode.WHOLE else 0,
+        "segments": segmentation.mode.name.lower(),
+        "lost_share": round(segmentation.loss, 4),
+        "resent_share": round(resent / (sent + resent), 4) if resent else 0.0,
     }
 
 
@@ -263,7 +291,7 @@ def _unicast(member: Member) -> list[dict[str, Any]]:
 
 
 def memory_bytes() -> int:
-    """What this process holds now; where the system does not tell, the most that it ever held."""
+    """Resident memory of this process; where the system does not report it, the maximum so far."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Who waits for a SYNC to end. Runs on the driver's loop; the futures may be awaited on any other.
+"""Callers that wait for the end of a SYNC. Runs on the driver's loop; the futures may be awaited on any other.
 
 wait    -> a future; several may wait for one peer, and a SYNC that ends is the end for all of them
 ended   -> `SyncCompleted` is the result, the error of `SyncFailed` is raised

@@ -1,11 +1,11 @@
 """Where trace events go: JSON lines, an Arrow file or a Parquet file, all with the columns of `core.trace`.
 
-    sink = open_trace("a.jsonl")        writes as it is told, in batches; for the simulator
+    sink = open_trace("a.jsonl")        writes in the caller's thread, in batches; for the simulator
     trace = BackgroundTrace(sink)       writes on a thread of its own; for a driver, which must never wait for a disk
 
-A file is readable up to the last whole batch while it is written if it is JSON lines; the two others must be closed.
-Bounds: a sink keeps at most BATCH_EVENTS in memory, a BackgroundTrace MOST_WAITING more; what comes faster than the
-disk takes it is dropped, and counted in a last event of the kind `trace_lost`.
+A JSON-lines file is readable up to the last complete batch while it is written; the two others must be closed first.
+Bounds: a sink keeps at most BATCH_EVENTS in memory, a BackgroundTrace MOST_WAITING more. Events that come faster than
+the disk takes them are dropped, and counted in a last event of the kind `trace_lost`.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class JsonLines:
             self._file.close()
 
 
-class _Writer(Protocol):
+class _ArrowWriter(Protocol):
     """What Arrow's writer of files and Parquet's have in common."""
 
     def write_batch(self, batch: pa.RecordBatch) -> None: ...
@@ -89,7 +89,7 @@ class _Writer(Protocol):
 class Columns:
     """Record batches of TRACE_SCHEMA."""
 
-    def __init__(self, writer: _Writer) -> None:
+    def __init__(self, writer: _ArrowWriter) -> None:
         self._writer = writer
         self._events: list[TraceEvent] = []
 
@@ -132,7 +132,7 @@ def open_trace(path: str | Path) -> TraceSink:
                 return Columns(pq.ParquetWriter(str(path), TRACE_SCHEMA))
     except OSError as error:
         raise ConfigError(f"the trace {path} cannot be written: {error}") from None
-    raise ConfigError(f"the trace {path} tells no format; allowed ends are .jsonl, .arrow and .parquet")
+    raise ConfigError(f"the trace file {path} has no known format; its name must end in .jsonl, .arrow or .parquet")
 
 
 class BackgroundTrace:
@@ -161,16 +161,16 @@ class BackgroundTrace:
 
     def _run(self) -> None:
         while not self._is_closing.wait(FLUSH_SECONDS):
-            self._authorizer(self._drain)
-        self._authorizer(self._drain)
-        self._authorizer(self._tell_what_was_lost)
+            self._run_or_give_up(self._drain)
+        self._run_or_give_up(self._drain)
+        self._run_or_give_up(self._report_lost)
         try:
             self._sink.close()
-        except Exception as error:  # a full disk, mostly
+        except Exception as error:  # most likely a full disk
             self.error = self.error or error
 
-    def _authorizer(self, action: Callable[[], None]) -> None:
-        """A trace that cannot be written is a pity; it must not take the member with it."""
+    def _run_or_give_up(self, action: Callable[[], None]) -> None:
+        """Stop tracing when a write fails: the member must not fail because its trace cannot be written."""
         if self.error is not None:
             self._waiting.clear()
             return
@@ -185,6 +185,6 @@ class BackgroundTrace:
             self._sink.emit(self._last)
         self._sink.flush()
 
-    def _tell_what_was_lost(self) -> None:
+    def _report_lost(self) -> None:
         if self.lost and self._last is not None:
             self._sink.emit(TraceEvent(self._last.at_ns, self._last.member, TraceKind.TRACE_LOST, count=self.lost))

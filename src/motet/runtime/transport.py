@@ -1,7 +1,7 @@
-"""The sockets of one member: batches in, datagrams out. Nothing here knows what a datagram means.
+"""The UDP sockets of one member. Nothing here interprets a datagram.
 
-A datagram that the system does not take at once waits in a bounded line; beyond that it is lost, as any datagram may
-be, and the protocols repair it.
+A datagram that the operating system does not accept at once waits in a bounded queue. Beyond the bound it is dropped,
+and the protocols retransmit it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import struct
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from motet.errors import BindError
@@ -24,7 +24,13 @@ from motet.runtime.names import is_address, look_up
 MOST_DATAGRAM = 65_535
 MOST_ROUTES = 10_000
 MOST_WAITING = 4_096  # datagrams that wait for the system to take them
-BUSY_S = 0.0002  # a wake-up so soon after another one looks for more than one datagram; else to look in vain costs more
+UDP_SEGMENT = 103  # Linux's number of the option, which the socket module does not have
+MOST_SEGMENTS = 64  # in one call; every kernel that has the option takes so many
+MOST_SEGMENTED_BYTES = 65_000
+RUN = 16  # so many segments count as one datagram against the limit of datagrams per wake-up
+# A wake-up that follows another within this time reads several datagrams. Otherwise one is usual, and the further read
+# that finds nothing would cost more than the wake-up that it saves.
+BUSY_S = 0.0002
 logger = logging.getLogger("motet")
 
 Received = Callable[[list[bytes], list[Endpoint] | None], None]
@@ -34,7 +40,7 @@ Received = Callable[[list[bytes], list[Endpoint] | None], None]
 class TransportConfig:
     """How datagrams travel."""
 
-    socket_buffer_bytes: int = 8 << 20  # a few windows of the largest frames: what arrives while we are busy waits here
+    socket_buffer_bytes: int = 8 << 20  # a few windows of the largest frames, which arrive while the process is busy
     batch: int = 32  # datagrams per wake-up, so that timers and commands get their turn
     multicast: Endpoint | None = None  # IP multicast for what goes to the whole group; None: one datagram per member
     multicast_ttl: int = 1  # stays on the local network
@@ -49,12 +55,14 @@ class UdpTransport:
         self.group = config.multicast
         self._group_socket: socket.socket | None = None
         self._waiting: deque[tuple[bytes, Endpoint]] = deque()
-        self._routes: dict[Endpoint, Endpoint] = {}  # where to send for whom: names by address
+        self._routes: dict[Endpoint, Endpoint] = {}  # resolved address of each endpoint
         self._looked_up: set[Endpoint] = set()  # names that are being looked up
         self._loop: asyncio.AbstractEventLoop | None = None
         self._received: Received | None = None
-        self.wants_sources = False  # whoever injects faults asks where datagrams come from
-        self.lost = 0  # datagrams that the system did not take
+        self.wants_sources = False  # fault injection needs the source of each datagram
+        self._can_segment = sys.platform.startswith("linux")
+        self.expects_runs = False
+        self.lost = 0  # datagrams that the operating system did not accept
         self._woken_at = 0.0
         self._grow_buffers()
 
@@ -89,15 +97,54 @@ class UdpTransport:
         else:
             self._send(data, tail, place)
 
+    def send_all(self, datagrams: Sequence[bytes], to: Endpoint) -> None:
+        """Several, in order; all but the last one have the same length, so that the system can cut them from one."""
+        place = self._routes.get(to) or self._route(to)
+        if place is None:
+            self.lost += len(datagrams)
+            return
+        most = min(MOST_SEGMENTS, MOST_SEGMENTED_BYTES // len(datagrams[0])) if self._can_segment else 1
+        for start in range(0, len(datagrams), max(1, most)):
+            run = datagrams[start : start + most]
+            if len(run) == 1 or self._waiting or not self._send_run(run, place):
+                for datagram in run:
+                    self._send(datagram, b"", place)
+
+    def _send_run(self, run: Sequence[bytes], to: Endpoint) -> bool:
+        """In one call, where the kernel has UDP segmentation offload; False: it did not take them."""
+        segment = (socket.SOL_UDP, UDP_SEGMENT, struct.pack("=H", len(run[0])))
+        try:
+            self._socket.sendmsg(run, (segment,), 0, to)
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError:
+            self._can_segment = False  # an old kernel, or a device that cannot: one call for each, from now on
+            return False
+        return True
+
+    def packet_bytes(self, to: Endpoint) -> int:
+        """What the system knows of the path: the MTU of the device, or less where a router has said so."""
+        place = self._routes.get(to) or self._route(to)
+        if place is None or not sys.platform.startswith("linux"):
+            return 0
+        is_v6 = self._socket.family == socket.AF_INET6
+        level, option, headers = (socket.IPPROTO_IPV6, 24, 48) if is_v6 else (socket.IPPROTO_IP, 14, 28)
+        try:
+            with socket.socket(self._socket.family, socket.SOCK_DGRAM) as probe:
+                probe.connect(place)  # nothing is sent
+                return probe.getsockopt(level, option) - headers  # IPV6_MTU or IP_MTU
+        except OSError:
+            return 0
+
     def fileno(self) -> int:
         return self._socket.fileno()
 
     def place(self, to: Endpoint) -> Endpoint | None:
-        """Where datagrams for `to` go; None while its name is being looked up."""
+        """The resolved address of `to`; None while its name is being looked up."""
         return self._routes.get(to) or self._route(to)
 
     def _route(self, to: Endpoint) -> Endpoint | None:
-        """A name that nobody knew at the join is looked up beside the loop; till then nothing gets there."""
+        """Resolve a name in a thread; datagrams to it are dropped until it is known."""
         if len(self._routes) >= MOST_ROUTES:
             self._routes.clear()
         if is_address(to.host):
@@ -123,7 +170,7 @@ class UdpTransport:
                 self._socket.sendto(data, to)
         except (BlockingIOError, InterruptedError):
             self._wait(b"".join((data, tail)), to)
-        except OSError:  # unreachable, or refused by a firewall: lost like any other datagram
+        except OSError:  # unreachable, or refused by a firewall: the protocols retransmit it
             self.lost += 1
 
     def _wait(self, data: bytes, to: Endpoint) -> None:
@@ -153,8 +200,9 @@ class UdpTransport:
         sources: list[Endpoint] | None = [] if self.wants_sources else None
         before, self._woken_at = self._woken_at, time.monotonic()
         is_busy = self._woken_at - before < BUSY_S
+        most = self._config.batch * (RUN if self.expects_runs else 1) if is_busy or self.expects_runs else 1
         try:
-            for _ in range(self._config.batch if is_busy else 1):
+            for _ in range(most):
                 if sources is None:
                     datagrams.append(sock.recv(MOST_DATAGRAM))
                 else:
@@ -163,7 +211,7 @@ class UdpTransport:
                     sources.append(Endpoint(*source[:2]))
         except (BlockingIOError, InterruptedError):
             pass
-        except OSError:  # an earlier datagram of ours was refused: that tells us nothing that silence does not
+        except OSError:  # ICMP refused an earlier datagram; the failure detector notices that peer anyway
             pass
         if datagrams:
             self._received(datagrams, sources)
@@ -236,8 +284,8 @@ def _joined(group: Endpoint, config: TransportConfig) -> socket.socket:
 
 
 def _ignore_own(sock: socket.socket, own: Endpoint) -> None:
-    """Let the system drop what comes from our own socket, which IP multicast brings back to us. Where it cannot, the
-    driver does, after a copy in vain."""
+    """Let the kernel drop our own datagrams, which IP multicast loops back. Where it cannot, the driver drops them
+    after a needless copy."""
     if not sys.platform.startswith("linux") or own.host in ("", "0.0.0.0"):
         return
     address = struct.unpack("!I", socket.inet_aton(own.host))[0]
@@ -261,7 +309,7 @@ def _ignore_own(sock: socket.socket, own: Endpoint) -> None:
 
 
 def _prepare_for_multicast(sock: socket.socket, config: TransportConfig) -> None:
-    """What goes to an IP multicast group leaves through one interface, and comes back to members on this machine."""
+    """Choose the interface for IP multicast, and loop datagrams back for other members of this machine."""
     sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, config.multicast_ttl)
     sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)
     if config.interface:

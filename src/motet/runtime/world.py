@@ -1,10 +1,11 @@
-"""What a member takes from its surroundings beside datagrams: sockets, clocks and chance. Tests have another world."""
+"""The environment of a driver: transport, clocks and randomness. Tests replace it."""
 
 from __future__ import annotations
 
 import asyncio
 import random
 import time
+from collections.abc import Sequence
 from typing import Protocol
 
 from motet.protocol.core.identity import Endpoint
@@ -12,31 +13,39 @@ from motet.runtime.transport import Received, TransportConfig, UdpTransport
 
 
 class Transport(Protocol):
-    """How datagrams get in and out; `UdpTransport` is the real one."""
+    """Sends and receives datagrams; `UdpTransport` is the real one."""
 
     endpoint: Endpoint
     group: Endpoint | None  # IP multicast; None: one datagram per member
     wants_sources: bool
     lost: int
-    receive_bytes: int  # what waits for us at most before datagrams are lost; 0: nobody knows
+    expects_runs: bool  # datagrams arrive as segments of larger ones, so one wake-up reads more of them
+    receive_bytes: int  # size of the receive buffer, beyond which datagrams are lost; 0: unknown
 
     def start(self, loop: asyncio.AbstractEventLoop, received: Received) -> None: ...
 
     def listen_to(self, group: Endpoint) -> None: ...
 
     def send(self, data: bytes, to: Endpoint, tail: bytes = b"") -> None:
-        """One datagram: `data`, and `tail` behind it."""
+        """Send one datagram: `data` followed by `tail`."""
+
+    def send_all(self, datagrams: Sequence[bytes], to: Endpoint) -> None:
+        """Several, in order; all but the last one have the same length."""
+
+    def packet_bytes(self, to: Endpoint) -> int:
+        """The largest datagram that gets there in one packet; 0: nobody knows."""
+        ...
 
     def close(self) -> None: ...
 
 
 class World(Protocol):
-    raises_errors: bool  # an error of ours in handling a peer's frame stops the member, so that a test sees it
+    raises_errors: bool  # a bug that a peer's frame triggers stops the member, so that tests notice it
 
     def bind(self, endpoint: Endpoint, config: TransportConfig) -> Transport: ...
 
     def clock(self) -> int:
-        """Nanoseconds that only go forward."""
+        """Monotonic time in nanoseconds."""
         ...
 
     def wall_clock(self) -> int:
@@ -44,7 +53,7 @@ class World(Protocol):
         ...
 
     def draw_rng(self) -> random.Random:
-        """Chance for one member; no two members may share it."""
+        """A source of randomness for one member; two members must not share one."""
         ...
 
 

@@ -1,5 +1,6 @@
-"""A seeded virtual world: the very same `Member` as in production, on a virtual clock and a virtual network.
+"""The simulator: the production `Member` on a virtual clock, a virtual network and a virtual disk.
 
-One seed draws everything: members, network, faults, workload. A run is a safety phase under faults, then a liveness
-phase in which all is healed and everything accepted must arrive. The same seed gives the same run, to the byte.
+One seed determines members, network, faults and workload. A run has a safety phase under faults and then a liveness
+phase, in which all faults are healed and every accepted message must arrive. Equal seeds give equal runs, byte for
+byte.
 """

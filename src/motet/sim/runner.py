@@ -1,4 +1,4 @@
-"""Running seeds: one, or a range of them over several processes. Results come in the order of the seeds."""
+"""Runs one seed, or a range of seeds in several processes. Results arrive in the order of the seeds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from motet.errors import ConfigError
 from motet.protocol.core.trace import Emit
 from motet.sim.checkers.channels import violation_of
 from motet.sim.scenarios.busy import run_busy
-from motet.sim.scenarios.channels import Outcome, run_channels
+from motet.sim.scenarios.channels import SeedOutcome, run_channels
 from motet.sim.scenarios.interrupted import run_interrupted
 from motet.sim.scenarios.membership import run_membership, run_membership_100
 from motet.sim.scenarios.presets import run_presets
@@ -20,7 +20,7 @@ from motet.sim.scenarios.snapshot import run_snapshot
 from motet.sim.scenarios.state import run_state
 from motet.sim.scenarios.total_order import run_total_order
 
-SCENARIOS: dict[str, Callable[..., Outcome]] = {
+SCENARIOS: dict[str, Callable[..., SeedOutcome]] = {
     "busy": run_busy,
     "channels": run_channels,
     "membership": run_membership,
@@ -36,26 +36,26 @@ _CHUNK = 8  # seeds per task: small enough for a smooth progress bar
 
 
 def all_seeds(scenario: str) -> range:
-    """Of a scenario whose seeds are the numbers of its cases."""
+    """All seeds of a scenario that enumerates its cases, which only small-world does."""
     if scenario != "small-world":
         raise ConfigError(f"{scenario} has a world for every number; say which: --seeds FROM:TO")
     return range(case_count())
 
 
-def run_seed(scenario: str, seed: int, *, with_transcript: bool = False, trace: Emit | None = None) -> Outcome:
-    """One seed; an exception inside the simulation is a finding like any other. `trace` gets what members do."""
+def run_seed(scenario: str, seed: int, *, with_transcript: bool = False, trace: Emit | None = None) -> SeedOutcome:
+    """Run one seed. An exception inside the simulation is a violation. `trace` receives the trace events of members."""
     if scenario not in SCENARIOS:
         raise ConfigError(f"there is no scenario {scenario!r}; there are: {', '.join(sorted(SCENARIOS))}")
     try:
         watched = {} if trace is None else {"trace": trace}
         return SCENARIOS[scenario](seed, with_transcript=with_transcript, **watched)
-    except ConfigError:  # there is no such seed
+    except ConfigError:  # the seed does not exist
         raise
-    except Exception as error:  # the seed names the bug
-        return Outcome(seed, (violation_of(error),), {}, "")
+    except Exception as error:  # the outcome names the seed that reproduces it
+        return SeedOutcome(seed, (violation_of(error),), {}, "")
 
 
-def run_seeds(scenario: str, seeds: range, workers: int) -> Iterator[Outcome]:
+def run_seeds(scenario: str, seeds: range, workers: int) -> Iterator[SeedOutcome]:
     if scenario not in SCENARIOS:
         raise ConfigError(f"there is no scenario {scenario!r}; there are: {', '.join(sorted(SCENARIOS))}")
     if workers <= 1:
@@ -66,5 +66,5 @@ def run_seeds(scenario: str, seeds: range, workers: int) -> Iterator[Outcome]:
         yield from chain.from_iterable(pool.map(partial(_run_chunk, scenario), chunks))
 
 
-def _run_chunk(scenario: str, seeds: range) -> list[Outcome]:
+def _run_chunk(scenario: str, seeds: range) -> list[SeedOutcome]:
     return [run_seed(scenario, seed) for seed in seeds]

@@ -1,4 +1,4 @@
-"""The data pipeline on Spark: a source and a sink for the log, the audit over journals, campaigns of simulations."""
+"""The Spark connector: the log of a group as a source and as a sink, and the session that runs it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["build_session", "register"]
 
 
 def __getattr__(name: str) -> object:
-    """Loaded when asked for: most of the room works without PySpark, and starting it takes a while."""
+    """Import lazily: most of this package works without PySpark, and importing PySpark is slow."""
     if name == "build_session":
         from motet.spark.session import build_session
 

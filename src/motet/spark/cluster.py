@@ -7,8 +7,7 @@ From a shell, MASTER in a command is replaced by the address; without a command 
 
     python -m motet.spark.cluster --workers 2 motet campaign --runs 1000 --out campaign --master MASTER
 
-It is for trying what a real cluster does: executors are processes of their own, and get nothing from the driver but
-what is sent to them.
+Use it to test what differs on a real cluster: executors are separate processes that share no memory with the driver.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _DEPLOY = "org.apache.spark.deploy"
 
 
 class ClusterFailedError(MotetError):
-    """The cluster did not come up; the text has the end of what it said."""
+    """The cluster did not start; the text ends with the last lines of its log."""
 
 
 @contextmanager
@@ -92,8 +91,8 @@ def _free_port() -> int:
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m motet.spark.cluster", description="A Spark cluster on loopback.")
     parser.add_argument("--workers", type=int, default=2, help="processes that run executors (default 2)")
-    parser.add_argument("--cores", type=int, default=1, help="of each worker (default 1)")
-    parser.add_argument("--memory", default="1g", help="of each worker (default 1g)")
+    parser.add_argument("--cores", type=int, default=1, help="cores of each worker (default 1)")
+    parser.add_argument("--memory", default="1g", help="memory of each worker (default 1g)")
     parser.add_argument("command", nargs=argparse.REMAINDER, help="what to run, with MASTER for the master's address")
     options = parser.parse_args(arguments)
     try:

@@ -1,7 +1,7 @@
-"""Ending queries that run until somebody says stop.
+"""Stops streaming queries on a signal, between two batches.
 
-PySpark answers Ctrl-C in the middle of whatever it says to the JVM, which ends in pages of traces. Here a signal only
-sets a flag; a query ends between two of its batches, so nothing is cut short that would have to be done again.
+PySpark handles Ctrl-C within its calls to the JVM, which prints long tracebacks. Here a signal only sets a flag, and a
+query is stopped between two batches, so that no batch is interrupted and repeated.
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ from motet.errors import MotetError
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-LOOK_EVERY_S = 0.25
-TIMEOUT_S = 120.0  # with a batch that is under way; then it is cut short, and is done again by the next run
-AGAIN_AFTER_S = 1.0  # one Ctrl-C may arrive twice: from the terminal, and from whoever started us
+POLL_EVERY_S = 0.25
+TIMEOUT_S = 120.0  # limit for the running batch; after it the batch is interrupted, and the next run repeats it
+AGAIN_AFTER_S = 1.0  # one Ctrl-C may arrive twice: from the terminal and from the parent process
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class QueryFailedError(MotetError):
-    """A streaming query ended by itself."""
+    """A streaming query failed."""
 
 
 @contextmanager
-def told_to_stop() -> Iterator[threading.Event]:
-    """Set by Ctrl-C and SIGTERM; another one, a second later or more, interrupts at once.
+def stop_requested() -> Iterator[threading.Event]:
+    """An event that Ctrl-C and SIGTERM set. Another signal after a second or more raises KeyboardInterrupt.
 
-    Begin it when the session is there: the session has a handler of its own.
+    Enter it after the session was built, because the session installs its own handler.
     """
-    told = threading.Event()
-    told_at = 0.0
+    requested = threading.Event()
+    requested_at = 0.0
 
     def on_signal(number: int, frame: object) -> None:
-        nonlocal told_at
-        if told.is_set() and time.monotonic() - told_at > AGAIN_AFTER_S:
+        nonlocal requested_at
+        if requested.is_set() and time.monotonic() - requested_at > AGAIN_AFTER_S:
             raise KeyboardInterrupt
-        told_at = told_at if told.is_set() else time.monotonic()
-        told.set()
+        requested_at = requested_at if requested.is_set() else time.monotonic()
+        requested.set()
 
     before = [signal.signal(number, on_signal) for number in _SIGNALS]
     try:
-        yield told
+        yield requested
     finally:
         for number, handler in zip(_SIGNALS, before, strict=True):
             signal.signal(number, handler)
@@ -60,7 +60,7 @@ def stop_between_batches(queries: Sequence[StreamingQuery], timeout_s: float = T
             if not query.isActive or not query.status["isTriggerActive"] or time.monotonic() > ends_at:
                 query.stop()
                 left.remove(query)
-        time.sleep(LOOK_EVERY_S if left else 0)
+        time.sleep(POLL_EVERY_S if left else 0)
 
 
 def raise_failure(queries: Sequence[StreamingQuery]) -> None:
@@ -69,5 +69,5 @@ def raise_failure(queries: Sequence[StreamingQuery]) -> None:
         if error is not None:
             text = str(error).strip().splitlines()[0]
             raise QueryFailedError(
-                f"the query {query.name} failed: {text}. What it had finished is kept; start it again"
+                f"the query {query.name} failed: {text}. Its finished batches are kept; start it again"
             )

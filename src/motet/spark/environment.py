@@ -1,4 +1,4 @@
-"""The environment in which Spark's processes start: which Python its workers run, and what that one can import.
+"""The environment of Spark's processes: which Python its workers run, and which packages they can import.
 
 PySpark takes the interpreter from environment variables alone, in two places. SparkContext reads PYSPARK_PYTHON when it
 is made and sends the name with every function. The JVM reads PYSPARK_DRIVER_PYTHON, then PYSPARK_PYTHON, of the
@@ -44,13 +44,13 @@ def _place(python: str) -> tuple[Path, Path]:
 
 
 def python_variables() -> dict[str, str]:
-    """For a process that starts Spark on this machine. The driver is this process, whatever the user's shell names."""
+    """Variables for Spark on this machine. The driver is this process, whatever the user's environment names."""
     return {WORKERS_RUN: worker_python(), DRIVER_RUNS: sys.executable}
 
 
 @contextmanager
 def environment_with(values: Mapping[str, str]) -> Iterator[None]:
-    """Inside, these variables are set; afterwards they are what they were."""
+    """Set these environment variables within the block, and restore the previous values after it."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:

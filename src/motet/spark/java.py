@@ -37,7 +37,7 @@ class JavaMissingError(MotetError):
 
 
 def find_java() -> Path:
-    """The first `java` that is new enough; an older one that stands before it is passed over and named in the error."""
+    """The first `java` that is new enough. Older ones are skipped, and named in the error if none is new enough."""
     old: list[str] = []
     for java in _candidates():
         version = _version_of(java)
@@ -60,7 +60,7 @@ def _candidates() -> Iterator[Path]:
 
 
 def _version_of(java: Path) -> int:
-    """The major version; 0 when it cannot be told. The file `release` of a JDK saves starting it."""
+    """The major version, or 0 if unknown. Reading the file `release` of a JDK avoids starting it."""
     release = java.parent.parent / "release"
     try:
         text = release.read_text() if release.exists() else _ask(java)
@@ -76,7 +76,9 @@ def _ask(java: Path) -> str:
 
 @contextmanager
 def java_for_spark() -> Iterator[None]:
-    """Inside, JAVA_HOME names a Java that starts Spark quietly. Only the start of the JVM needs to be inside."""
+    """Within the block, JAVA_HOME names a Java that starts Spark without warnings. Only the JVM start must be
+    inside.
+    """
     java = find_java()
     if sys.platform == "win32":
         yield

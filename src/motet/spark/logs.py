@@ -1,7 +1,7 @@
-"""The log as Spark reads it: offsets and ranges of stable rows, from the journals of members or from their services.
+"""Access to the log for Spark: extents and ranges of stable rows, from journals or from the log services of members.
 
-Whatever serves a row, the same position is the same row, so a reader goes on at the exact position with the next member
-when one fails. Every batch is checked for that: it must begin where the last one ended and have no hole.
+A position is the same row at every member, so a reader that fails over to the next member continues at the exact
+position. Every batch is checked: it must begin where the previous one ended and have no gap.
 """
 
 from __future__ import annotations
@@ -20,40 +20,40 @@ from motet.spark.options import SourceOptions
 if TYPE_CHECKING:
     from motet.log.journal.reader import JournalReader
 
-MOST_KEPT = 64  # readers of a thread; each keeps an index of what it has walked along
+MOST_KEPT = 64  # readers per thread; each caches an index of what it has read
 
 
 class LogUnreadableError(MotetError):
-    """No member has what was asked for; the text says what each of them said."""
+    """No member can serve the requested positions; the text has the answer of each."""
 
     retryable = True
 
 
 class StartTrimmedError(MotetError):
-    """Retention has removed positions that were asked for."""
+    """Retention has removed requested positions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """What can be read now: `first` to `stable`, in the primary view number `epoch`. Empty when stable < first."""
+    """The readable positions: `first` to `stable`, in the primary view `epoch`. Empty if stable < first."""
 
     first: int
     stable: int
     epoch: int
 
 
-class Log(Protocol):
+class ReadableLog(Protocol):
     def extent(self) -> Extent: ...
 
     def starts(self) -> list[int]:
-        """Positions at which a read begins without looking for its place; ascending."""
+        """Ascending positions at which a read can begin without searching."""
 
     def read(self, first: int, last: int, batch_rows: int) -> Iterator[pa.RecordBatch]: ...
 
     def close(self) -> None: ...
 
 
-def open_log(options: SourceOptions) -> Log:
+def open_log(options: SourceOptions) -> ReadableLog:
     if options.path:
         return JournalLog(options.path)
     return ServiceLog(options.members, options.token, options.tls_roots)
@@ -78,10 +78,10 @@ def _range(extent: Extent) -> str:
 
 
 class ServiceLog:
-    """The log services of members; the client does the failing over."""
+    """The log through the log services of members; the client fails over between them."""
 
     def __init__(self, members: Sequence[str], token: str | None, tls_roots: str | None) -> None:
-        from motet.log.service.client import LogClient  # not needed for journals, and takes a while to load
+        from motet.log.service.client import LogClient  # imported lazily: journals do not need it, and it loads slowly
 
         roots = Path(tls_roots).read_bytes() if tls_roots else None
         self._client = LogClient(list(members), token=token, tls_roots=roots)
@@ -101,7 +101,7 @@ class ServiceLog:
 
 
 class JournalLog:
-    """Journals of several members as one log. Of each only the stable part counts: the rest may yet be taken back."""
+    """Journals of several members as one log. Only stable positions are read; later ones may be rolled back."""
 
     def __init__(self, directories: Sequence[str]) -> None:
         self._directories = tuple(directories)
@@ -114,7 +114,7 @@ class JournalLog:
         return Extent(first, max(extent.stable for _, extent in found), max(extent.epoch for _, extent in found))
 
     def starts(self) -> list[int]:
-        """Of the journal that a read tries first."""
+        """The first positions of the segments of the journal that is read first."""
         for directory, _ in self._extents({}):
             return [segment.first for segment in _reader_of(directory).segments()]
         return []
@@ -130,7 +130,7 @@ class JournalLog:
                         reached += batch.num_rows
                         yield batch
                 except (OSError, MotetError, pa.ArrowException) as error:
-                    _forget(directory)  # it may have seen half of something
+                    _forget(directory)  # the reader may have cached an incomplete state
                     failures[directory] = str(error)
                 if reached > position:
                     break
@@ -150,11 +150,13 @@ class JournalLog:
                 first += batch.num_rows
                 yield batch
         except JournalCorruptError as error:
-            yield from reader.read(first, error.position, batch_rows=batch_rows)  # what is good before the damage
+            yield from reader.read(first, error.position, batch_rows=batch_rows)  # the valid rows before the damage
             raise
 
     def _holders(self, position: int, last: int, failures: dict[str, str]) -> list[str]:
-        """Journals that reach to the last position come first: then a range rarely needs a second one."""
+        """Journals that contain `position`, those that also contain `last` first, so that one of them mostly
+        suffices.
+        """
         holders = []
         for directory in self._directories:
             try:
@@ -183,12 +185,12 @@ class JournalLog:
         return "; ".join(f"{directory}: {said}" for directory, said in failures.items())
 
 
-_kept = threading.local()  # a reader is for one thread
+_kept = threading.local()  # a reader must not be shared between threads
 
 
 def _reader_of(directory: str) -> JournalReader:
-    """One that knows its way already, if this process has read here before: a worker does task after task."""
-    from motet.log.journal.reader import JournalReader  # not needed for services, and takes a while to load
+    """The cached reader of this thread, so that later tasks of a worker reuse its index."""
+    from motet.log.journal.reader import JournalReader  # imported lazily: services do not need it, and it loads slowly
 
     readers: dict[str, JournalReader] = _kept.__dict__.setdefault("readers", {})
     reader = readers.pop(directory, None) or JournalReader(directory)
@@ -203,11 +205,11 @@ def _forget(directory: str) -> None:
 
 
 def check_batch(batch: pa.RecordBatch, first: int, who: str) -> None:
-    """A batch has the positions from `first` on, without a hole: looked at by its ends, and by the sum in between."""
+    """Check that a batch has consecutive positions from `first` on, by its first and last position and their sum."""
     positions = batch.column("position").to_numpy()
     last = first + len(positions) - 1
     if positions[0] != first or positions[-1] != last or int(positions.sum()) != (first + last) * len(positions) // 2:
         raise LogUnreadableError(
             f"{who} gave positions {positions[0]} to {positions[-1]} in {len(positions)} rows where {first} to {last} "
-            f"were due; run `motet audit` on it"
+            f"were expected; run `motet audit` on it"
         )

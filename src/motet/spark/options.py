@@ -1,4 +1,4 @@
-"""What the options of `format("motet")` mean. They come from Spark as text; nonsense is refused by name."""
+"""The options of `format("motet")`. Spark passes them as text; invalid ones are refused by name."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ KNOWN = {
     "members": "log services of members, HOST:PORT,HOST:PORT,...; the next one is tried when one fails",
     "path": "journal directories, separated by commas; the next one is tried when one lacks a position",
     "start": "first position, or earliest (the default), or latest",
-    "end": "last position, or latest (the default): what is stable when the query is planned",
-    "partitions": "how many partitions a range is split into; default: as many as rows_per_partition gives",
-    "rows_per_partition": "about how many rows a partition has at most",
-    "max_rows_per_trigger": "most rows of one micro-batch; default: all there are",
+    "end": "last position, or latest (the default): the stable position when the query is planned",
+    "partitions": "number of partitions of a range; default: as many as rows_per_partition requires",
+    "rows_per_partition": "approximate limit of rows per partition",
+    "max_rows_per_trigger": "limit of rows per micro-batch; default: all that are stable",
     "batch_rows": "rows of one Arrow batch, 1 000 to 50 000",
-    "pushdown": "true: take filters from Spark, for a DataFrame that is used for one query only (see the guide)",
-    "token": "secret of the log service",
-    "tls_roots": "file with the certificates that the log services are checked against",
+    "pushdown": "true: apply Spark's filters; only for a DataFrame that is used in a single query (see the guide)",
+    "token": "bearer token of the log service",
+    "tls_roots": "PEM file of the certificates that verify the log services",
 }
 _SPARKS_OWN = {"paths", "checkpointlocation"}
 FEWEST_BATCH_ROWS, MOST_BATCH_ROWS = 1_000, 50_000
@@ -50,7 +50,7 @@ class SourceOptions:
                 "or path=DIR,... for journals"
             )
 
-    def __repr__(self) -> str:  # a plan or a traceback may print this: the token stays out of it
+    def __repr__(self) -> str:  # without the token, since plans and tracebacks may print this
         where = f"members={','.join(self.members)}" if self.members else f"path={','.join(self.path)}"
         return f"SourceOptions({where}, start={self.start}, end={self.end})"
 

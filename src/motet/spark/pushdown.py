@@ -1,6 +1,6 @@
-"""Filters that Spark hands down: bounds on the position narrow the range, equality on a column drops rows in the task.
+"""Filters pushed down by Spark: bounds on the position narrow the range, equality on a column drops rows in the task.
 
-Spark need not look again at what is taken here, so a filter is taken only if it is honoured exactly.
+Spark does not apply accepted filters again, so a filter is accepted only if it is applied exactly.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ HIGHEST = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is left to read: positions `low` to `high`, and of those the rows whose columns have these values."""
+    """The rows to read: positions `low` to `high`, restricted to rows whose columns have the given values."""
 
     low: int = 1
     high: int = HIGHEST
@@ -45,7 +45,7 @@ class Wanted:
 
 
 def push(filters: Iterable[Filter], wanted: Wanted) -> tuple[Wanted, list[Filter]]:
-    """What is wanted now, and the filters that Spark must still apply."""
+    """The narrowed rows, and the filters that Spark must still apply."""
     left: list[Filter] = []
     for filter in filters:
         narrowed = _narrowed(filter, wanted)
@@ -76,7 +76,7 @@ def _narrowed(filter: Filter, wanted: Wanted) -> Wanted | None:
 
 
 def bounds_of_in(filters: Iterable[Filter], wanted: Wanted) -> Wanted:
-    """A list of positions narrows the range too, though Spark must still pick out of it."""
+    """Narrow the range to the bounds of a list of positions; Spark must still apply the list itself."""
     for filter in filters:
         match filter:
             case In(("position",), values) if values and all(isinstance(value, int) for value in values):

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 DEFAULT_MASTER = "local[*]"
 LOOPBACK = "127.0.0.1"
-# Arrow's getters check every index and every null, of which Spark has already made sure.
+# Disables index and null checks in Arrow's getters, which repeat checks that Spark has made.
 QUICK_ARROW = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
-# Compiling queries and hot methods pays off after minutes; of two cores it takes one for the first half of one.
+# For short jobs: the JIT compiler would occupy one of two cores for the first half minute and pay off after minutes.
 LIGHT_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-HEAVY_JAVA = "-XX:+UseParallelGC"  # what counts is the work done, not how long it pauses
+HEAVY_JAVA = "-XX:+UseParallelGC"  # throughput matters here, not pause times
 LIGHT = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 LOG4J = Path(__file__).with_name("log4j2.properties")
 
@@ -42,11 +42,11 @@ def build_session(
     On this machine its workers run the Python of this process, or the one that PYSPARK_PYTHON names; on the nodes of a
     cluster elsewhere the one that PYSPARK_PYTHON names, or `python3`.
 
-    A light one is for work whose weight is in Python, with little for the JVM to do: it starts in half the time.
+    A light session is for jobs that compute mostly in Python: it starts in half the time.
     """
     if not find_spec("pyspark"):
         raise SparkMissingError("this command runs on PySpark, which is not installed: pip install 'motet[spark]'")
-    # Said each time that Arrow is used, and of no use to us: nothing here touches pandas.
+    # PySpark warns at each use of Arrow; nothing here uses pandas.
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
     python = python_variables() if _is_on_this_machine(master) else {}
     with java_for_spark(), environment_with(python), warnings.catch_warnings():
@@ -77,7 +77,7 @@ def _common(master: str, java: str) -> dict[str, str]:
         "spark.driver.extraJavaOptions": java,
         "spark.executor.extraJavaOptions": QUICK_ARROW,
         "spark.driver.memory": "2g",
-        "spark.sql.shuffle.partitions": "4",  # what is shuffled here is small: digests, not rows
+        "spark.sql.shuffle.partitions": "4",  # shuffles are small here: digests, not rows
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
         "spark.sql.python.filterPushdown.enabled": "true",
@@ -85,7 +85,7 @@ def _common(master: str, java: str) -> dict[str, str]:
     }
     if master.startswith("local"):
         settings |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
-        settings |= {"spark.network.timeout": "7d"}  # a machine that slept, or a job that was stopped, goes on
+        settings |= {"spark.network.timeout": "7d"}  # a suspended machine or a stopped job must be able to continue
     if _is_on_this_machine(master):
         path = import_path()
         settings |= {"spark.executorEnv.PYTHONPATH": path} if path else {}
@@ -95,5 +95,5 @@ def _common(master: str, java: str) -> dict[str, str]:
 
 
 def _is_on_this_machine(master: str) -> bool:
-    """Executors beside us can use our interpreter and our packages; elsewhere Motet must be installed on the nodes."""
+    """Executors on this machine can use this interpreter and its packages; other nodes need Motet installed."""
     return master.startswith(("local", f"spark://{LOOPBACK}:", "spark://localhost:"))

@@ -1,15 +1,15 @@
-"""`format("motet")` to write to: rows become messages of the group, each exactly once.
+"""The sink of `format("motet")`: rows become messages of the group, each exactly once.
 
     df.select("key", "payload").writeStream.format("motet").option("members", ...).option("checkpointLocation", ...)
 
-How often a task runs, and which rows it gets, may change when a micro-batch is replayed. So tasks append nothing: they
-hand their rows to the driver, which brings the rows of a batch into an order that depends on the rows alone (the column
-that `identity` names, then key and payload), and appends them in units numbered batch * 2**20 + unit under a producer
-of the query's own. The group drops a unit whose number it has seen. A replay cuts the same rows into the same units, so
-what was appended before the failure is dropped, and what was not is appended.
+A replayed micro-batch may run a task several times and distribute rows differently. So tasks append nothing. They pass
+their rows to the driver, which sorts the rows of a batch by content (the column that `identity` names, then key and
+payload) and appends them in append batches with the sequence numbers batch * 2**20 + n, under a producer id of the
+query. The group drops an append batch whose sequence number it has seen. A replay divides the same rows into the same
+append batches, so those appended before the failure are dropped, and the others are appended.
 
-Rows pass through the driver, which bounds a batch to the driver's memory; bound it with max_rows_per_trigger. Sending
-them from the tasks would need a partitioning that survives a replay, and Spark promises none to a sink.
+A batch must fit into the memory of the driver; limit it with max_rows_per_trigger. Appending from the tasks would need
+a partitioning that survives a replay, which Spark does not guarantee to a sink.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from motet.spark.options import listed, number, refuse_unknown
 
 KNOWN = {
     "members": "log services of members, HOST:PORT,HOST:PORT,...; the next one is tried when one fails",
-    "identity": "column that tells rows of a batch apart, such as the source's offset; it is not sent",
-    "sink_id": "name under which the group remembers what was appended; default: the id of the streaming query",
-    "batch_id": "number of a batch write that may be tried again under one sink_id",
-    "unit_bytes": "bytes of one append; must not change while a batch may be replayed. Default: what members can take",
-    "token": "secret of the log service",
-    "tls_roots": "file with the certificates that the log services are checked against",
+    "identity": "column that identifies the rows of a batch, such as the source's position; it is not sent",
+    "sink_id": "name under which the group deduplicates appends; default: the id of the streaming query",
+    "batch_id": "number of a batch write that may be retried under one sink_id",
+    "unit_bytes": "bytes per append batch; must not change while a batch may be replayed. Default: the members' limit",
+    "token": "bearer token of the log service",
+    "tls_roots": "PEM file of the certificates that verify the log services",
 }
 _PAYLOAD, _KEY, _IDENTITY = "payload", "key", "identity"
 
@@ -57,15 +57,15 @@ class SinkOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """Which columns of the rows are what."""
+class SinkColumns:
+    """The columns of the rows that the sink uses besides the payload."""
 
     key: str | None
     identity: str | None
 
 
 @dataclass
-class Rows(WriterCommitMessage):
+class TaskRows(WriterCommitMessage):
     """The rows of one task, as an Arrow stream."""
 
     stream: bytes
@@ -74,7 +74,7 @@ class Rows(WriterCommitMessage):
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
     if overwrite:
         raise ConfigError('a log only grows: write with mode("append"), not mode("overwrite")')
-    return BatchWriter(parse_sink(options), _shape(options, schema))
+    return BatchWriter(parse_sink(options), _columns_of(options, schema))
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType) -> StreamWriter:
@@ -84,7 +84,7 @@ def stream_writer(options: Mapping[str, str], schema: StructType) -> StreamWrite
             "the sink must know its query again after a restart: set option checkpointLocation on the query itself, or "
             "option sink_id to a name that no other query uses"
         )
-    return StreamWriter(parsed, _shape(options, schema))
+    return StreamWriter(parsed, _columns_of(options, schema))
 
 
 def parse_sink(options: Mapping[str, str]) -> SinkOptions:
@@ -105,7 +105,7 @@ def parse_sink(options: Mapping[str, str]) -> SinkOptions:
     )
 
 
-def _shape(options: Mapping[str, str], schema: StructType) -> Shape:
+def _columns_of(options: Mapping[str, str], schema: StructType) -> SinkColumns:
     names = schema.fieldNames()
     identity = {key.lower(): value for key, value in options.items()}.get("identity")
     allowed = {_PAYLOAD, _KEY} | ({identity} if identity else set())
@@ -115,37 +115,37 @@ def _shape(options: Mapping[str, str], schema: StructType) -> Shape:
             f"identity names; the rows have {', '.join(names)}. Select what is to be sent, "
             "for example df.select('key', 'payload')"
         )
-    return Shape(_KEY if _KEY in names else None, identity)
+    return SinkColumns(_KEY if _KEY in names else None, identity)
 
 
-def packed(batches: Iterator[pa.RecordBatch], shape: Shape) -> Rows:
-    """In the task: the columns that matter, in one stream."""
+def packed(batches: Iterator[pa.RecordBatch], columns_of: SinkColumns) -> TaskRows:
+    """Serialise the rows of a task, with the used columns only."""
     out = pa.BufferOutputStream()
     writer = None
     for batch in batches:
-        rows = _picked(batch, shape)
+        rows = _selected(batch, columns_of)
         writer = writer or pa.ipc.new_stream(out, rows.schema)
         writer.write_batch(rows)
     if writer:
         writer.close()
-    return Rows(out.getvalue().to_pybytes())
+    return TaskRows(out.getvalue().to_pybytes())
 
 
-def _picked(batch: pa.RecordBatch, shape: Shape) -> pa.RecordBatch:
+def _selected(batch: pa.RecordBatch, columns_of: SinkColumns) -> pa.RecordBatch:
     columns = {_PAYLOAD: batch.column(_PAYLOAD).cast(pa.binary())}
-    if shape.key:
-        columns[_KEY] = batch.column(shape.key).cast(pa.binary())
-    if shape.identity:
-        columns[_IDENTITY] = batch.column(shape.identity)
+    if columns_of.key:
+        columns[_KEY] = batch.column(columns_of.key).cast(pa.binary())
+    if columns_of.identity:
+        columns[_IDENTITY] = batch.column(columns_of.identity)
     return pa.RecordBatch.from_pydict(columns)
 
 
 def in_order(messages: Sequence[WriterCommitMessage | None]) -> pa.Table | None:
-    """The rows of all tasks, in an order that does not depend on which task had them; None when there are none.
+    """The rows of all tasks, in an order that does not depend on the partitioning; None if there are none.
 
-    Rows without an identity are ordered by their content. Equal rows are as good as each other, so their order is none.
+    Rows without an identity are ordered by content; the order of equal rows does not matter.
     """
-    tables = [pa.ipc.open_stream(one.stream).read_all() for one in messages if isinstance(one, Rows) and one.stream]
+    tables = [pa.ipc.open_stream(one.stream).read_all() for one in messages if isinstance(one, TaskRows) and one.stream]
     if not tables or not sum(table.num_rows for table in tables):
         return None
     rows = pa.concat_tables(tables)
@@ -157,37 +157,39 @@ def append(rows: pa.Table, options: SinkOptions, producer: int, batch_id: int) -
     from motet.log.service.client import LogClient
 
     keys = rows[_KEY] if _KEY in rows.schema.names else None
-    with LogClient(list(options.members), options.token, options.tls_roots, unit_bytes=options.unit_bytes) as client:
+    with LogClient(
+        list(options.members), options.token, options.tls_roots, append_batch_bytes=options.unit_bytes
+    ) as client:
         client.append_all(rows[_PAYLOAD].combine_chunks(), keys, producer=producer, batch_id=batch_id)
 
 
 def producer_of(sink_id: str) -> int:
-    """64 bits, never 0."""
+    """The producer id of a sink: a 64-bit hash, never 0."""
     return int.from_bytes(blake2b(f"motet sink {sink_id}".encode(), digest_size=8).digest(), "little") or 1
 
 
 class BatchWriter(DataSourceArrowWriter):
-    def __init__(self, options: SinkOptions, shape: Shape) -> None:
+    def __init__(self, options: SinkOptions, columns_of: SinkColumns) -> None:
         self._options = options
-        self._shape = shape
+        self._columns_of = columns_of
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Rows:
-        return packed(iterator, self._shape)
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskRows:
+        return packed(iterator, self._columns_of)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Spark commits a batch write once. Who wants to try the whole job again says sink_id and batch_id."""
+        """Append the rows. Retrying a whole job is idempotent only with the options sink_id and batch_id."""
         rows = in_order(messages)
         if rows is not None:
             append(rows, self._options, producer_of(self._options.sink_id or str(uuid4())), self._options.batch_id)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    def __init__(self, options: SinkOptions, shape: Shape) -> None:
+    def __init__(self, options: SinkOptions, columns_of: SinkColumns) -> None:
         self._options = options
-        self._shape = shape
+        self._columns_of = columns_of
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Rows:
-        return packed(iterator, self._shape)
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskRows:
+        return packed(iterator, self._columns_of)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  (PySpark's name)
         rows = in_order(messages)
@@ -197,10 +199,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 def query_id(checkpoint: str) -> str:
-    """The id that Spark gave to the query when it made its checkpoint.
+    """The id that Spark gave to the query when it created the checkpoint.
 
-    The directory's name would not do: whoever deletes a checkpoint to begin anew begins with batch 0 again, which the
-    group would take for a repeat.
+    The name of the directory is no substitute: after the checkpoint is deleted, a new query begins with batch 0 again,
+    which the group would drop as a repetition.
     """
     try:
         system, path = fs.FileSystem.from_uri(checkpoint) if "://" in checkpoint else (fs.LocalFileSystem(), checkpoint)

@@ -4,8 +4,8 @@
     spark.readStream.format("motet").option("path", "data/a,data/b").load()
 
 An offset is {"epoch": number of the primary view, "position": last position that was read}. Positions are the same at
-every member, so an offset outlives the member that gave it. Only stable positions are read: those are never taken back.
-A schema given by the caller may name some of the columns; then only they are sent to the JVM.
+every member, so an offset stays valid when the member that served it is gone. Only stable positions are read, which are
+never rolled back. If the caller gives a schema with some of the columns, only these are sent to the JVM.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from motet.errors import ConfigError, MotetError
-from motet.spark.logs import Extent, Log, check_start, open_log
+from motet.spark.logs import Extent, ReadableLog, check_start, open_log
 from motet.spark.options import SourceOptions, parse_source
 from motet.spark.pushdown import HIGHEST, Wanted, bounds_of_in, push
 from motet.spark.tasks import settle_worker
@@ -64,7 +64,7 @@ _ARROW = {
 
 
 class OffsetAheadError(MotetError):
-    """A checkpoint is ahead of the log in a way that no lagging member explains."""
+    """A checkpoint is ahead of the log, although no member lags behind."""
 
 
 def register(spark: SparkSession) -> None:
@@ -119,23 +119,23 @@ class Range(InputPartition):
 
 
 def split(first: int, last: int, options: SourceOptions, starts: Sequence[int] = ()) -> list[Range]:
-    """Even parts: as many as asked for, else as many as keep each about below `rows_per_partition`.
+    """Divide positions evenly, into the requested number of ranges or by `rows_per_partition`.
 
-    A part begins at one of `starts` where there is one near.
+    A range begins at one of `starts` if one is near, because reading is faster from there.
     """
     rows = last - first + 1
     if rows <= 0:
         return []
     parts = min(rows, options.partitions or -(-rows // options.rows_per_partition))
-    cuts = [first + rows * part // parts for part in range(parts + 1)]
-    cuts[1:-1] = [_moved(cut, starts, rows // parts // 4) for cut in cuts[1:-1]]
-    return [Range(low, high - 1) for low, high in pairwise(cuts)]
+    boundaries = [first + rows * part // parts for part in range(parts + 1)]
+    boundaries[1:-1] = [_moved(boundary, starts, rows // parts // 4) for boundary in boundaries[1:-1]]
+    return [Range(low, high - 1) for low, high in pairwise(boundaries)]
 
 
-def _moved(cut: int, starts: Sequence[int], most: int) -> int:
-    """To the nearest start, by at most so much."""
-    nearest = min(starts, key=lambda start: abs(start - cut), default=cut)
-    return nearest if abs(nearest - cut) <= most else cut
+def _moved(boundary: int, starts: Sequence[int], most: int) -> int:
+    """The nearest start, if it is at most `most` positions away."""
+    nearest = min(starts, key=lambda start: abs(start - boundary), default=boundary)
+    return nearest if abs(nearest - boundary) <= most else boundary
 
 
 def read_range(part: Range, options: SourceOptions, schema: pa.Schema, wanted: Wanted) -> Iterator[pa.RecordBatch]:
@@ -155,7 +155,7 @@ def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
 
 
 def _gathered(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """Batches that a filter has left small go together: each costs the JVM a round trip."""
+    """Join batches that a filter made small, since each batch costs a round trip to the JVM."""
     waiting: list[pa.RecordBatch] = []
     count = 0
     for batch in batches:
@@ -187,7 +187,7 @@ class MotetReader(DataSourceReader):
             log.close()
         first, last = self._bounds(extent)
         parts = split(max(first, self._wanted.low), min(last, self._wanted.high), self._options, starts)
-        return parts or [Range(1, 0)]  # PySpark takes no partition at all for one without a value
+        return parts or [Range(1, 0)]  # PySpark treats an empty list as one partition without a value
 
     def _bounds(self, extent: Extent) -> tuple[int, int]:
         start, end = self._options.start, self._options.end
@@ -205,7 +205,7 @@ class MotetReader(DataSourceReader):
 
 
 class PushingReader(MotetReader):
-    """Takes filters from Spark, on request only.
+    """Accepts filters pushed down by Spark, on request only.
 
     PySpark 4.3 keeps one plan of reading per DataFrame: after df.where(x), a plain df.count() reads what x let through,
     and a union of df.where(x) and df.where(y) reads the rows of y twice. So the caller must ask for this, and promise
@@ -222,10 +222,10 @@ class MotetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
         self._options = options
         self._schema = schema
-        self._target: int | None = None  # Trigger.AvailableNow reads up to here
+        self._target: int | None = None  # the last position that Trigger.AvailableNow reads
 
     @cached_property
-    def _log(self) -> Log:
+    def _log(self) -> ReadableLog:
         return open_log(self._options)
 
     def initialOffset(self) -> Offset:  # noqa: N802
@@ -241,7 +241,7 @@ class MotetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._check(start, extent)
         reach = self._reach(extent)
         position = _limited(start["position"], reach, limit)
-        if position <= start["position"]:  # a member that lags behind takes nothing back
+        if position <= start["position"]:  # an offset never goes back, even if the member that answers lags behind
             return start
         return {"epoch": max(start["epoch"], extent.epoch), "position": position}
 
@@ -253,7 +253,7 @@ class MotetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start["position"] < extent.stable:
             check_start(start["position"] + 1, extent)
         if start["epoch"] > extent.epoch and start["position"] > extent.stable:
-            return  # every member that answers lags; the next look may reach one that does not
+            return  # every member that answered lags behind; a later poll may reach one that does not
         if start["epoch"] == extent.epoch and extent.stable == 0 < start["position"]:
             raise OffsetAheadError(
                 f"the checkpoint says that position {start['position']} was read, but this log is empty: it is another "
@@ -283,7 +283,7 @@ class MotetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._log.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Tasks get the options only; each opens a log of its own."""
+        """Pickle only the options for tasks; each task opens the log itself."""
         return {key: value for key, value in self.__dict__.items() if key != "_log"}
 
 

@@ -1,4 +1,4 @@
-"""What every task of ours does first."""
+"""Set-up that every task runs first."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from functools import cache
 
 @cache
 def settle_worker() -> None:
-    """Once in the life of a worker: set aside all that was imported.
+    """Once per worker process: exclude all imported objects from garbage collection.
 
-    PySpark's workers collect garbage after each task. That goes over some hundred thousand objects of modules, none of
-    which will ever be garbage, and takes as long as reading half a million rows.
+    PySpark's workers collect garbage after each task. Scanning several hundred thousand objects of modules, none of
+    which is ever garbage, takes as long as reading half a million rows.
     """
     gc.collect()
     gc.freeze()

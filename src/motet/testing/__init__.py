@@ -1,4 +1,4 @@
-"""For tests of applications: real groups on a simulated network, in virtual time, from one seed."""
+"""For tests of applications: real groups on a simulated network, in virtual time, reproducible from a seed."""
 
 from __future__ import annotations
 

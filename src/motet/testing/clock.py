@@ -1,7 +1,7 @@
 """Virtual time: an event loop that never sleeps. When nothing is left to do, its clock jumps to the next timer.
 
-Invariant: the clock moves only while the loop has nothing to run. So a test takes as long as its work, whatever it
-waits for, and what happens does not depend on the machine.
+Invariant: the clock advances only while the loop has nothing to run. So a test takes only the time of its computation,
+and its result does not depend on the speed of the machine.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from motet.errors import MisuseError
 from motet.protocol.core.units import SECOND
 
 T = TypeVar("T")
-EPOCH_NS = 1_767_225_600 * SECOND  # 2026 begins: the wall clock of every simulation
+EPOCH_NS = 1_767_225_600 * SECOND  # 1 January 2026: the wall clock at the start of every simulation
 
 
 class FakeClock:
@@ -42,7 +42,7 @@ class FakeClock:
         return self.time_ns() / SECOND
 
     async def advance(self, seconds: float) -> None:
-        """Let so much time pass, with everything that happens in it."""
+        """Advance virtual time by `seconds` and run everything that is due in it."""
         await asyncio.sleep(seconds)
 
     def _jump(self, seconds: float) -> None:
@@ -63,14 +63,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., Any], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
-        if threading.get_ident() == self._home:  # nothing sleeps, so nobody has to be woken
+        if threading.get_ident() == self._home:  # the loop never sleeps, so it needs no wake-up
             return self.call_soon(callback, *args, context=context)
         return super().call_soon_threadsafe(callback, *args, context=context)
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., T], *args: Any
     ) -> asyncio.Future[T]:
-        """At once and here: a thread would take real time, and its end would fall anywhere."""
+        """Run the function synchronously: a thread would take real time and end at an unpredictable virtual time."""
         future: asyncio.Future[T] = self.create_future()
         try:
             future.set_result(func(*args))
@@ -91,7 +91,7 @@ class _JumpingSelector(selectors.BaseSelector):
         if ready or timeout == 0:
             return ready
         if timeout is None:
-            raise MisuseError("nothing is under way and no timer is set, so what the test waits for will never happen")
+            raise MisuseError("nothing is in flight and no timer is set, so what the test waits for will never happen")
         self._clock._jump(timeout)
         return []
 

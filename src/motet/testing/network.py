@@ -1,7 +1,7 @@
 """A simulated network, and real groups on it: the `Group` of `motet.join`, over the network model of the simulator.
 
-A name is a machine: whoever joins again under the name of one that crashed comes back at the same place. Cuts are
-between names, and hold for all groups. Everything is drawn from the seed, in the order in which it happens.
+A name stands for a machine: a member that joins under the name of a crashed one has the same address. Cuts are between
+names and apply to all groups. All random numbers are drawn from the seed, in the order of events.
 """
 
 from __future__ import annotations
@@ -9,11 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from random import Random
-from typing import Any
 
+from motet.api.calls import Handler
 from motet.api.group import Group
 from motet.api.joining import Joining
+from motet.api.options import checked_config
+from motet.api.state import StateProvider, StateReceiver
 from motet.config import Config
 from motet.errors import MisuseError
 from motet.protocol.core.identity import Address, Endpoint
@@ -42,22 +45,56 @@ class SimNetwork:
         profile = profile if profile is not None else NetworkProfile(loss=loss)
         self._network = Network(_LoopCalendar(loop), Random(self._rng.getrandbits(64)), profile)
         self._places: dict[tuple[str, str], Endpoint] = {}  # by group and name
-        self._transports: dict[Endpoint, SimTransport] = {}  # of those who live
+        self._transports: dict[Endpoint, SimTransport] = {}  # of live members
         self._cuts: list[Link] = []
 
     # Members
 
-    def join(self, group: str, *, name: str, config: Config | None = None, **options: Any) -> Joining:
-        """As `motet.join`; without `seeds` it finds every member of the group that lives."""
-        config = config if config is not None else Config.local()
+    def join(
+        self,
+        group: str,
+        *,
+        name: str,
+        seeds: str | Sequence[str] | None = None,
+        advertise: str | None = None,
+        config: Config | None = None,
+        on_call: Handler | None = None,
+        state_provider: StateProvider | None = None,
+        state_receiver: StateReceiver | None = None,
+        consume: bool = True,
+        journal: str | Path | None = None,
+        replay_from: int | None = None,
+        stable_events: bool = False,
+        wait: bool = True,
+        timeout: float | None = None,
+    ) -> Joining:
+        """As `motet.join`, without `bind` and `thread`; without `seeds` it finds every living member of the group."""
+        config = Config.local() if config is None else checked_config(config)
         if config.admin_bind or config.log_bind:
             raise MisuseError("a simulated member has no sockets, so it serves no admin and no log; leave them out")
         here = self._place(group, name)
         if here in self._transports:
             raise MisuseError(f"{name!r} is in group {group!r} already; crash it or let it leave, or choose a new name")
-        config = replace(config, spin_ns=0)  # time stands still while anything is to be done
-        home = _Home(self, name)
-        return SimJoining(group, bind=str(here), name=name, config=config, thread=False, world=home, **options)
+        joining = SimJoining(
+            group,
+            bind=str(here),
+            seeds=seeds,
+            name=name,
+            advertise=advertise,
+            config=replace(config, spin_ns=0),  # time stands still while anything is to be done
+            on_call=on_call,
+            state_provider=state_provider,
+            state_receiver=state_receiver,
+            thread=False,
+            consume=consume,
+            journal=journal,
+            replay_from=replay_from,
+            stable_events=stable_events,
+            wait=wait,
+            timeout=timeout,
+        )
+        joining._world = _Home(self, name)
+        return joining
 
     def _seeds(self, group: str, bind: str) -> list[str]:
         living = [str(place) for (of, _), place in self._places.items() if of == group and place in self._transports]
@@ -69,7 +106,7 @@ class SimNetwork:
         return self._places.setdefault((group, name), Endpoint(HOST, FIRST_PORT + len(self._places)))
 
     async def crash(self, group: Group) -> None:
-        """As if its process were killed: nobody hears of it; others notice by its silence."""
+        """Crash the member as `kill -9` does: the others are not notified, and suspect it when its heartbeats stop."""
         await group.close()
 
     # Faults
@@ -93,7 +130,7 @@ class SimNetwork:
         self.profile = replace(self.profile, loss=loss)
 
     def partition(self, *sides: Iterable[Who]) -> None:
-        """Members of different sides do not hear each other any more; whoever is on no side hears everybody."""
+        """Cut all links between members of different sides. A member on no side keeps its links to all."""
         self.heal()
         names = [[_name(who) for who in side] for side in sides]
         for side in names:
@@ -101,11 +138,11 @@ class SimNetwork:
             self._cut([(source, to) for source in side for to in others])
 
     def cut(self, source: Who, to: Who) -> None:
-        """What `source` sends does not get to `to`; the other direction is not touched."""
+        """Cut the link from `source` to `to`; the other direction stays open."""
         self._cut([(_name(source), _name(to))])
 
     def heal(self) -> None:
-        """No cuts any more; loss and delay stay as they are."""
+        """Heal all cuts; loss and delay stay as they are."""
         self._network.mend(self._cuts)
         self._cuts = []
 
@@ -115,12 +152,12 @@ class SimNetwork:
 
     @property
     def datagrams(self) -> int:
-        """How many were sent so far."""
+        """The number of datagrams sent so far."""
         return self._network.sent
 
     # What members need
 
-    def draw_rng(self) -> Random:
+    def _draw_rng(self) -> Random:
         return Random(self._rng.getrandbits(64))
 
     def _enter(self, transport: SimTransport) -> None:
@@ -137,20 +174,21 @@ class SimNetwork:
         self._network.send(here, there, len(data), lambda: self._arrive(to, source.endpoint, data))
 
     def _arrive(self, to: Endpoint, source: Endpoint, data: bytes) -> None:
-        """Whoever lives there by now gets it."""
+        """Deliver to the member that now runs at the endpoint."""
         receiver = self._transports.get(to)
         if receiver is not None:
             receiver.deliver(data, source)
 
 
 class SimJoining(Joining):
-    """Who is there is asked when the member starts, and not when it is made: several may be made and start at once."""
+    """Determines the seeds when the member starts, not when it is created, so that several can be created first."""
 
     __slots__ = ()
 
     def _places(self) -> Sequence[str]:
-        assert isinstance(self.world, _Home)
-        return self.world.network._seeds(self.group, self.bind) if self.seeds is None else self.seeds
+        assert isinstance(self._world, _Home)
+        given = super()._places()
+        return self._world.network._seeds(self.group, self.bind) if given is None else given
 
 
 class SimTransport:
@@ -161,8 +199,9 @@ class SimTransport:
         self.group: Endpoint | None = None
         self.wants_sources = False
         self.lost = 0
+        self.expects_runs = False
         self.receive_bytes = 0
-        self.address = Address(name, endpoint.host, endpoint.port, 1)  # the network model looks at the name only
+        self.address = Address(name, endpoint.host, endpoint.port, 1)  # the network model uses the name only
         self._network = network
         self._received: Received | None = None
 
@@ -175,6 +214,13 @@ class SimTransport:
 
     def send(self, data: bytes, to: Endpoint, tail: bytes = b"") -> None:
         self._network._carry(self, b"".join((data, tail)), to)
+
+    def send_all(self, datagrams: Sequence[bytes], to: Endpoint) -> None:
+        for datagram in datagrams:
+            self.send(datagram, to)
+
+    def packet_bytes(self, to: Endpoint) -> int:
+        return self._network.profile.packet_bytes
 
     def deliver(self, data: bytes, source: Endpoint) -> None:
         if self._received is not None:
@@ -206,7 +252,7 @@ class _Home:
         return self.network.clock.time_ns()
 
     def draw_rng(self) -> Random:
-        return self.network.draw_rng()
+        return self.network._draw_rng()
 
 
 class _LoopCalendar:

@@ -43,7 +43,7 @@ class FakeReceipt:
 
 @dataclass(slots=True)
 class Parts:
-    apply: Callable[[int | None, Address, bytes], None]
+    apply: Callable[[int, Address, int, bytes], object]
     on_view: Callable[[View], None]
     take: Callable[[], bytes]
     restore: Callable[[bytes], None]
@@ -66,17 +66,17 @@ class FakeGroup:
     def register_block(
         self,
         name: str,
-        apply: Callable[[int | None, Address, bytes], None],
+        apply: Callable[[int, Address, int, bytes], object],
         on_view: Callable[[View], None],
         take: Callable[[], bytes],
         restore: Callable[[bytes], None],
     ) -> None:
         self.blocks[name] = Parts(apply, on_view, take, restore)
 
-    async def multicast_block(self, name: str, operation: bytes) -> FakeReceipt:
+    async def multicast_block(self, name: str, operation: bytes, *, request: int) -> FakeReceipt:
         if not self.is_open:
             raise LeftGroupError("gone")
-        return self._world.append(self, name, operation)
+        return self._world.append(self, name, request, operation)
 
     def leave(self) -> None:
         self.is_open = False
@@ -87,6 +87,7 @@ class FakeGroup:
 class Entry:
     sender: FakeGroup
     block: str
+    request: int
     operation: bytes
     receipt: FakeReceipt
 
@@ -110,10 +111,10 @@ class World:
     def view(self) -> View:
         return View(ViewId(self.views, 1), tuple(member.address for member in self.members.values()), is_primary=True)
 
-    def append(self, sender: FakeGroup, block: str, operation: bytes) -> FakeReceipt:
+    def append(self, sender: FakeGroup, block: str, request: int, operation: bytes) -> FakeReceipt:
         loop = asyncio.get_running_loop()
         receipt = FakeReceipt(loop.create_future())
-        self.log.append(Entry(sender, block, operation, receipt))
+        self.log.append(Entry(sender, block, request, operation, receipt))
         if self.is_prompt:
             loop.call_soon(self.deliver)
         return receipt
@@ -132,7 +133,7 @@ class World:
             entry.receipt.future.set_result(member.taken)
         block = member.blocks.get(entry.block)
         if block is not None:
-            block.apply(member.taken, entry.sender.address, entry.operation)
+            block.apply(member.taken, entry.sender.address, entry.request, entry.operation)
 
     def install(self, *names: str) -> View:
         """A primary view of these; the others are gone. All have delivered the same by then."""

@@ -406,8 +406,8 @@ def test_nonsense_of_a_peer_changes_nothing(message: bytes) -> None:
         blocks = (Counter(group), ReplicatedDict(group), Lock(group))
         before = [parts.take()[8:] for parts in list(group.blocks.values())[:2]]
         for parts in group.blocks.values():
-            parts.apply(7, world.join("b").address, message)
-            parts.apply(None, group.address, message)
+            parts.apply(7, world.join("b").address, 1, message)
+            parts.apply(8, group.address, 1, message)
         assert [parts.take()[8:] for parts in list(group.blocks.values())[:2]] == before
         assert blocks[2].holder is None
 

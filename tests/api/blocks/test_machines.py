@@ -6,24 +6,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from motet.api.blocks import CounterMachine, DictMachine, LockMachine, Machine
+from motet.api.blocks import CounterMachine, DictMachine, LockMachine
 from motet.api.blocks import dictionary as dictionary_room
 from motet.api.blocks import lock as lock_room
-from motet.api.blocks.base import REQUEST, Refused
+from motet.api.blocks.base import PositionedMachine, Refused
 from motet.api.blocks.counter import LEAST, MOST
 from motet.api.blocks.counter import Operation as CounterOperation
 from motet.api.blocks.counter import _packed as counter_operation
 from motet.api.blocks.dictionary import ABSENT, ENTRY_BYTES
 from motet.api.blocks.dictionary import Operation as DictOperation
 from motet.api.blocks.dictionary import _packed as dict_operation
-from motet.api.blocks.lock import ACQUIRE, MOST_WAITING, RELEASE
+from motet.api.blocks.lock import ACQUIRE, MOST_WAITING, RELEASE, REQUEST
 from motet.api.blocks.values import encode_value
 from motet.protocol.core.view import View, ViewId
 from tests.api.blocks.log import address
 
 A, B, C = map(address, "abc")
 PEOPLE = (A, B, C)
-MACHINES: list[type[Machine]] = [CounterMachine, DictMachine, LockMachine]
+MACHINES: list[type[PositionedMachine]] = [CounterMachine, DictMachine, LockMachine]
 SMALL = st.integers(-3, 3) | st.sampled_from([LEAST, MOST])
 KEYS = st.sampled_from([b"a", b"b", "ü".encode()])
 VALUES = st.sampled_from([encode_value(1), encode_value("x"), encode_value([b"y"])])
@@ -177,7 +177,7 @@ def test_a_lock_has_a_bound() -> None:
 @pytest.mark.parametrize("kind", MACHINES)
 @settings(max_examples=60)
 @given(seed=st.integers(0, 1 << 32))
-def test_copies_never_part_whatever_comes(kind: type[Machine], seed: int) -> None:
+def test_copies_never_part_whatever_comes(kind: type[PositionedMachine], seed: int) -> None:
     """Nonsense included; and one that begins from a snapshot in the middle is a copy like the others."""
     rng = Random(seed)
     one, other = kind(), kind()
@@ -216,12 +216,12 @@ def _some_operation(rng: Random) -> bytes:
 
 @pytest.mark.parametrize("kind", MACHINES)
 @given(operation=st.binary(min_size=1, max_size=40))
-def test_no_operation_raises(kind: type[Machine], operation: bytes) -> None:
+def test_no_operation_raises(kind: type[PositionedMachine], operation: bytes) -> None:
     kind().apply(1, A, 1, operation)
 
 
 @pytest.mark.parametrize("kind", MACHINES)
-def test_an_empty_machine_has_a_snapshot(kind: type[Machine]) -> None:
+def test_an_empty_machine_has_a_snapshot(kind: type[PositionedMachine]) -> None:
     machine = kind()
     machine.restore(kind().snapshot())
     assert machine.snapshot() == kind().snapshot()

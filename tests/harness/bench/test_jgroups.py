@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from motet.harness.bench.conduct import measure
-from motet.harness.bench.job import Job, Kind, Load, Outcome, Sample
-from motet.harness.bench.peers.field import PEERS, why_not
-from motet.harness.bench.peers.jgroups_java import PROGRAM, SOURCE, command, enter, stack
+from benchmarks.peers.field import PEERS, why_not
+from benchmarks.peers.jgroups_java import PROGRAM, SOURCE, command, enter, stack
+from motet.harness.bench.job import Job, Load, MeasurementKind, Sample, WorkerOutcome
+from motet.harness.bench.measure import measure
 from motet.harness.bench.rows import all_rows
 
 JGROUPS = next(peer for peer in PEERS if peer.name == "jgroups")
@@ -28,7 +28,7 @@ def unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def job(kind: Kind = "rate", load: Load | None = None, index: int = 2) -> Job:
+def job(kind: MeasurementKind = "rate", load: Load | None = None, index: int = 2) -> Job:
     return Job("jgroups", kind, load or Load(), index, 1.0, 1.0, (PORT,), "/run")
 
 
@@ -48,7 +48,7 @@ def test_total_order_has_a_sequencer_and_nothing_else_has_it() -> None:
 
 
 @pytest.mark.parametrize(("kind", "is_bundled"), [("rate", "true"), ("latency", "false"), ("calls", "false")])
-def test_what_is_timed_singly_does_not_wait_for_a_bundle(kind: Kind, is_bundled: str) -> None:
+def test_what_is_timed_singly_does_not_wait_for_a_bundle(kind: MeasurementKind, is_bundled: str) -> None:
     assert f"enable_bundling={is_bundled};enable_unicast_bundling={is_bundled};" in stack(job(kind))
 
 
@@ -59,7 +59,7 @@ def test_many_callers_share_bundles_and_all_members_one_port() -> None:
 
 
 def test_lines_of_the_program_become_an_outcome() -> None:
-    outcome = Outcome(2)
+    outcome = WorkerOutcome(2)
     lines = (
         "look 10000000000 1000 500000000 300",
         "look 12000000000 5000 1500000000 200",
@@ -93,13 +93,13 @@ def test_without_the_jar_it_is_skipped_with_a_sentence(unpacked: Path) -> None:
     assert why_not(JGROUPS) == "not installed: Java library jgroups.jar"
 
 
-def test_its_source_is_part_of_the_package() -> None:
+def test_its_source_stands_beside_its_module() -> None:
     assert f"class {PROGRAM} " in SOURCE.read_text()
 
 
 @pytest.mark.skipif(bool(why_not(JGROUPS)), reason="JGroups is not here")
 @pytest.mark.parametrize(("kind", "load"), [("rate", Load(members=2, order="total")), ("latency", Load(rate=100))])
-def test_a_real_group_is_measured(kind: Kind, load: Load) -> None:
+def test_a_real_group_is_measured(kind: MeasurementKind, load: Load) -> None:
     run = measure("jgroups", kind, load, seconds=0.3, warm_up=0.1)
     assert run.value > 0
     assert run.missing == 0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from motet.harness.bench.conduct import measure
 from motet.harness.bench.job import MOTET, Load
+from motet.harness.bench.measure import measure
 
 
 def test_a_rate_is_measured_and_everything_arrives() -> None:

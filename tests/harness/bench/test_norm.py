@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from motet.harness.bench.conduct import measure
+from benchmarks.peers.field import PEERS, why_not
+from benchmarks.peers.norm_stream import SEGMENT, cut, written
 from motet.harness.bench.job import Load
-from motet.harness.bench.peers.field import PEERS, why_not
-from motet.harness.bench.peers.norm_stream import SEGMENT, cut, written
+from motet.harness.bench.measure import measure
 from motet.harness.bench.worker import BATCH_BYTES
 
 NORM = next(peer for peer in PEERS if peer.name == "norm")

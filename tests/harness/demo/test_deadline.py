@@ -10,32 +10,32 @@ from typing import Any, cast
 import pytest
 from rich.console import Console
 
-import motet.harness.demo.show as show
+import motet.harness.demo.director as director
 from motet.harness.demo.acts import Story
-from motet.harness.demo.board import Board, DemoError
-from motet.harness.demo.ingest import MOST_FAILURES, Ingest, QueryFailedError, cause_of
-from motet.harness.demo.judge import NOT_SHOWN, PROMISES, REPAIR, Failure, Verdict
-from motet.harness.demo.plan import Plan
+from motet.harness.demo.display import PlainDisplay
+from motet.harness.demo.evaluation import NOT_SHOWN, PROMISES, REPAIR, DemoFailure, DemoVerdict
+from motet.harness.demo.ingest import MOST_FAILURES, Ingest, IngestFailedError, cause_of
+from motet.harness.demo.plan import DemoPlan
 from motet.harness.demo.processes import Processes
-from motet.harness.demo.stage import PlainStage
+from motet.harness.demo.status import DemoError, DemoStatus
 
 Act = Callable[[Story], Coroutine[None, None, None]]
 
 
-def perform(act: Act, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deadline_s: float = 3600.0) -> Verdict:
+def run_demo(act: Act, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deadline_s: float = 3600.0) -> DemoVerdict:
     """A demo whose only act is this one."""
 
     async def play(story: Story) -> None:
         story.act("A test", "The only act.")
         await story.finish(lambda: act(story))
 
-    monkeypatch.setattr(show, "_play_and_judge", play)
-    board = Board()
-    plan = Plan(tmp_path / "out", with_spark=False, deadline_s=deadline_s)
-    return asyncio.run(show.perform(plan, board, PlainStage(Console(quiet=True), board)))
+    monkeypatch.setattr(director, "_play_and_evaluate", play)
+    status = DemoStatus()
+    plan = DemoPlan(tmp_path / "out", with_spark=False, deadline_s=deadline_s)
+    return asyncio.run(director.run_demo(plan, status, PlainDisplay(Console(quiet=True), status)))
 
 
-def failure_of(verdict: Verdict) -> Failure:
+def failure_of(verdict: DemoVerdict) -> DemoFailure:
     assert verdict.failure is not None
     assert not verdict.is_good
     return verdict.failure
@@ -44,9 +44,9 @@ def failure_of(verdict: Verdict) -> Failure:
 def test_an_act_that_does_not_finish_ends_in_a_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def act(story: Story) -> None:
         story.verdict.add(REPAIR, True, "shown before")
-        await story.board.until(lambda: False, "the Spark query has its first rows", "spark")
+        await story.status.until(lambda: False, "the Spark query has its first rows", "spark")
 
-    verdict = perform(act, tmp_path, monkeypatch, deadline_s=0.01)
+    verdict = run_demo(act, tmp_path, monkeypatch, deadline_s=0.01)
     failure = failure_of(verdict)
     assert failure.act == "1. A test"
     assert "did not finish within 0.01 s, which --deadline sets" in failure.reason
@@ -62,14 +62,14 @@ def test_an_act_that_does_not_finish_ends_in_a_verdict(tmp_path: Path, monkeypat
 def test_traffic_does_not_count_against_the_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def act(story: Story) -> None:
         before = story._ends_at
-        story.plan = Plan(story.plan.out, seconds=0.0)
-        await story.go_on(0.5)
+        story.plan = DemoPlan(story.plan.out, seconds=0.0)
+        await story.keep_sending(0.5)
         assert story._ends_at == before
-        story.plan = Plan(story.plan.out, seconds=0.02)
-        await story.go_on(0.5)
+        story.plan = DemoPlan(story.plan.out, seconds=0.02)
+        await story.keep_sending(0.5)
         assert story._ends_at == pytest.approx(before + 0.01)
 
-    assert perform(act, tmp_path, monkeypatch).failure is None
+    assert run_demo(act, tmp_path, monkeypatch).failure is None
 
 
 def test_a_bug_of_the_demo_is_in_the_verdict_and_its_traceback_in_a_log(
@@ -78,7 +78,7 @@ def test_a_bug_of_the_demo_is_in_the_verdict_and_its_traceback_in_a_log(
     async def act(story: Story) -> None:
         raise KeyError("gone")
 
-    failure = failure_of(perform(act, tmp_path, monkeypatch))
+    failure = failure_of(run_demo(act, tmp_path, monkeypatch))
     assert failure.reason == "KeyError: 'gone'; this is a bug of the demo"
     assert "Traceback" in Path(failure.log).read_text()
 
@@ -89,9 +89,9 @@ def test_a_process_that_gives_up_says_why(tmp_path: Path, monkeypatch: pytest.Mo
 
     async def act(story: Story) -> None:
         died(story.processes)
-        await story.board.until(lambda: False, "it comes to an end")
+        await story.status.until(lambda: False, "it comes to an end")
 
-    failure = failure_of(perform(act, tmp_path, monkeypatch))
+    failure = failure_of(run_demo(act, tmp_path, monkeypatch))
     assert (failure.reason, failure.log) == ("spark gave up: its query failed", str(tmp_path / "spark.log"))
 
 
@@ -128,7 +128,7 @@ def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_query_that_dies_again_and_again_is_given_up_with_its_cause() -> None:
     ingest = FakeIngest(*[7] * MOST_FAILURES)
-    with pytest.raises(QueryFailedError) as raised:
+    with pytest.raises(IngestFailedError) as raised:
         ingest.drain(8)
     assert str(raised.value) == f"its query failed {MOST_FAILURES} times in a row: workers die\nCaused by: SyntaxError"
     assert ingest._positions == []
@@ -137,7 +137,7 @@ def test_a_query_that_dies_again_and_again_is_given_up_with_its_cause() -> None:
 def test_a_query_that_makes_progress_between_failures_is_started_again(capsys: pytest.CaptureFixture[str]) -> None:
     ingest = FakeIngest(*range(1, 4 * MOST_FAILURES), *[100] * 2)
     for _ in range(8 * MOST_FAILURES):
-        ingest.look()
+        ingest.refresh()
     assert ingest._position == 100
     assert '"restarts": 19' in capsys.readouterr().out
 

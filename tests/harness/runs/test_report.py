@@ -8,15 +8,15 @@ from typing import Any
 
 from rich.console import Console
 
-from motet.harness.runs.child import MemberReport
-from motet.harness.runs.judge import RunVerdict
-from motet.harness.runs.perform import Outcome
+from motet.harness.runs.evaluation import RunVerdict
+from motet.harness.runs.member_process import MemberReport
+from motet.harness.runs.perform import RunOutcome
 from motet.harness.runs.report import brief, brief_time, print_outcome, summary
 from motet.harness.runs.snapshots import is_one_cut, snapshot_lines
-from motet.harness.runs.work import Plan, payloads_of
+from motet.harness.runs.work import RunPlan, payloads_of
 
-PLAN = Plan(3, 1, 100_000_000, 1000)
-STANDING = {
+PLAN = RunPlan(3, 1, 100_000_000, 1000)
+STATUS = {
     "view": "4@12ab",
     "view_members": ["m0", "m1"],
     "is_primary": False,
@@ -43,14 +43,14 @@ def report(member: str, seconds: float = 222.2) -> MemberReport:
     )
 
 
-def printed(outcome: Outcome) -> str:
+def printed(outcome: RunOutcome) -> str:
     out = io.StringIO()
     print_outcome(outcome, Console(file=out, width=80))
     return out.getvalue()
 
 
 def test_the_tables_fit_into_80_columns() -> None:
-    text = printed(Outcome(PLAN, {i: report(f"m{i}") for i in range(3)}, verdict=RunVerdict(is_same=True)))
+    text = printed(RunOutcome(PLAN, {i: report(f"m{i}") for i in range(3)}, verdict=RunVerdict(is_same=True)))
     tables = text.split("median and p99 are")[0].splitlines()
     assert max(map(len, tables)) <= 80
     first, second = [" ".join(line.split()) for line in tables if line.strip().startswith("m0")]
@@ -62,7 +62,7 @@ def test_the_tables_fit_into_80_columns() -> None:
 
 
 def test_a_rate_is_told_only_if_it_lasted_a_second() -> None:
-    outcome = Outcome(PLAN, {0: report("m0"), 1: report("m1", 0.9)}, verdict=RunVerdict(is_same=True))
+    outcome = RunOutcome(PLAN, {0: report("m0"), 1: report("m1", 0.9)}, verdict=RunVerdict(is_same=True))
     rows = [line.split() for line in printed(outcome).splitlines() if line.strip().startswith("m1")]
     assert rows[1][1:3] == ["-", "-"]
     assert "send more messages for one" in printed(outcome)
@@ -73,28 +73,28 @@ def test_a_rate_is_told_only_if_it_lasted_a_second() -> None:
 
 def test_sequences_that_differ_are_told() -> None:
     verdict = RunVerdict(is_same=False, problems=["the stable sequences DIFFER: position 2 is this, and that"])
-    outcome = Outcome(PLAN, {0: report("m0")}, verdict=verdict)
+    outcome = RunOutcome(PLAN, {0: report("m0")}, verdict=verdict)
     assert not outcome.holds
     assert "the stable sequences DIFFER: position 2 is this, and that." in printed(outcome)
     assert "Everything that was accepted" not in printed(outcome)
 
 
 def test_a_run_that_was_ended_says_who_stood_where_and_what_the_members_wrote() -> None:
-    outcome = Outcome(
-        PLAN, {}, {0: STANDING, 1: {}}, failure="the deadline of 5 s was reached", said={1: ["[red] a b"]}
+    outcome = RunOutcome(
+        PLAN, {}, {0: STATUS, 1: {}}, failure="the deadline of 5 s was reached", stderr={1: ["[red] a b"]}
     )
     text = printed(outcome)
-    assert "The run did not come to its end: the deadline of 5 s was reached." in text
+    assert "The run was not completed: the deadline of 5 s was reached." in text
     assert (
         "m0: view 4@12ab (m0, m1; not primary); position 17, stable 12, hold-back queue 3; accepted 20 of its own, and "
         "has more to send; waits for a primary view, frames 3 to 5 of m1's stream"
     ) in text
-    assert "m1: was not heard of" in text
+    assert "m1: no status was received" in text
     assert "m1 wrote:\n  [red] a b" in text
 
 
 def test_a_member_that_waits_for_nothing_may_be_waited_for() -> None:
-    text = printed(Outcome(PLAN, {}, {0: STANDING | {"waits_for": []}}, failure="the deadline of 5 s was reached"))
+    text = printed(RunOutcome(PLAN, {}, {0: STATUS | {"waits_for": []}}, failure="the deadline of 5 s was reached"))
     assert "; waits for nothing that it knows of (others may wait for it: " in text
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from motet.harness.runs.sequence import (
     DeliveredSequence,
-    Difference,
+    SequenceDifference,
     counts_of,
     digest,
     first_difference,
@@ -78,7 +78,7 @@ def test_it_is_a_list_that_is_cut_and_extended(steps: list[int | tuple[str, int]
 def test_the_first_difference_is_named_with_both_entries() -> None:
     one = list(sequence((1, entries(0, 1, 2, 3))).spans())
     other = list(sequence((2, entries(1, 5, 3))).spans())
-    assert first_difference(one, other) == Difference(3, entry_of(0, 2), entry_of(0, 5))
+    assert first_difference(one, other) == SequenceDifference(3, entry_of(0, 2), entry_of(0, 5))
     assert first_difference(one, one) is None
     assert first_difference(one, list(sequence((9, entries(9))).spans())) is None  # nothing in common
 

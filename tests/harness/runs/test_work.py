@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from motet.errors import ConfigError
-from motet.harness.runs.work import Plan, Work, deadline_for, inbound, longest_delay_s, parse_deadline, payloads_of
+from motet.harness.runs.work import RunPlan, Work, deadline_for, inbound, longest_delay_s, parse_deadline, payloads_of
 from motet.protocol.core.identity import Endpoint
 from motet.runtime.faults import Direction, FaultInjector, parse_fault
 
@@ -35,7 +35,7 @@ def test_a_share_that_is_late_is_late_once() -> None:
 
 
 def test_the_messages_are_shared_out() -> None:
-    plan = Plan(5, 3, 100)
+    plan = RunPlan(5, 3, 100)
     assert [plan.share_of(index) for index in range(5)] == [34, 33, 33, 0, 0]
 
 

@@ -63,7 +63,7 @@ def story(station: Station, rounds: int, *, foreign_tail: int = 0) -> None:
         journal.append([scribe.packed(b"only here %d" % at) for at in range(foreign_tail)])
 
 
-class Link:
+class BackfillLink:
     def __init__(self, station: Station, peers: dict[Address, Station], upto: int, **options: Any) -> None:
         self.station = station
         self.peers = peers
@@ -105,10 +105,10 @@ class Link:
                 case AppendRaw():
                     self.taken += 1
                     journal.append_raw(effect.data)
-                    self.perform(self.machine.went_on(journal.end, self.now))
+                    self.perform(self.machine.performed(journal.end, self.now))
                 case Truncate():
                     journal.truncate(effect.position)
-                    self.perform(self.machine.went_on(journal.end, self.now))
+                    self.perform(self.machine.performed(journal.end, self.now))
                 case BackfillDone() | BackfillImpossible():
                     self.outcome = effect
 
@@ -122,7 +122,7 @@ def grown(name: str, rounds: int, **options: int) -> Station:
 def test_the_suffix_is_fetched_and_is_the_same() -> None:
     peer, late = grown("peer", 12), grown("late", 5)
     upto = peer.journal.position
-    assert Link(late, {B: peer}, upto).run() == BackfillDone(upto)
+    assert BackfillLink(late, {B: peer}, upto).run() == BackfillDone(upto)
     assert late.journal.chain == peer.journal.chain
     assert late.journal.epoch == peer.journal.epoch
     assert late.rows() == peer.rows()
@@ -136,7 +136,7 @@ def test_a_newcomer_can_have_all_of_it() -> None:
     late = Station("late")
     late.journal.restart_at(0, bytes(16))
     upto = peer.journal.position
-    assert Link(late, {B: peer}, upto).run() == BackfillDone(upto)
+    assert BackfillLink(late, {B: peer}, upto).run() == BackfillDone(upto)
     assert late.rows() == peer.rows()
     views = [record.view for record in JournalReader(late.directory, late.disk).views()]
     assert views == [record.view for record in JournalReader(peer.directory, peer.disk).views()]
@@ -146,13 +146,13 @@ def test_a_tail_that_differs_is_rolled_back_to_what_is_stable() -> None:
     peer, late = grown("peer", 12), grown("late", 5, foreign_tail=7)
     stable, upto = late.journal.stable, peer.journal.position
     assert late.journal.position == stable + 7
-    assert Link(late, {B: peer}, upto).run() == BackfillDone(upto)
+    assert BackfillLink(late, {B: peer}, upto).run() == BackfillDone(upto)
     assert late.rows() == peer.rows()
 
 
 def test_a_tail_that_is_longer_than_the_group_knows() -> None:
     peer, late = grown("peer", 5), grown("late", 5, foreign_tail=300)
-    assert Link(late, {B: peer}, peer.journal.position).run() == BackfillDone(peer.journal.position)
+    assert BackfillLink(late, {B: peer}, peer.journal.position).run() == BackfillDone(peer.journal.position)
     assert late.rows() == peer.rows()
 
 
@@ -162,13 +162,13 @@ def test_a_tail_of_the_same_length_that_differs() -> None:
     missing = peer.journal.position - late.journal.position
     late.journal.append([late.scribe.packed(b"only here") for _ in range(missing)])
     assert late.journal.position == peer.journal.position
-    assert Link(late, {B: peer}, peer.journal.position).run() == BackfillDone(peer.journal.position)
+    assert BackfillLink(late, {B: peer}, peer.journal.position).run() == BackfillDone(peer.journal.position)
     assert late.rows() == peer.rows()
 
 
 def test_a_log_that_is_the_same_is_left_alone() -> None:
     peer, late = grown("peer", 5), grown("late", 5)
-    link = Link(late, {B: peer}, peer.journal.position)
+    link = BackfillLink(late, {B: peer}, peer.journal.position)
     assert link.run() == BackfillDone(peer.journal.position)
     assert (link.asked, link.taken) == ([B], 0)
 
@@ -178,7 +178,7 @@ def test_a_stable_part_that_differs_cannot_be_mended() -> None:
     late = Station("late")
     late.journal.append([late.scribe.packed(b"another world") for _ in range(30)])
     late.journal.mark_stable(30)
-    outcome = Link(late, {B: peer}, peer.journal.position).run()
+    outcome = BackfillLink(late, {B: peer}, peer.journal.position).run()
     assert isinstance(outcome, BackfillImpossible)
     assert "stable" in outcome.reason
     assert outcome.chain == peer.journal.chain
@@ -188,7 +188,7 @@ def test_a_stable_part_that_differs_cannot_be_mended() -> None:
 def test_a_peer_that_dies_is_replaced_by_another(kill_after: int) -> None:
     """At any moment, also between the fragments of a large message; and the other one came into the group later."""
     first, second, late = grown("first", 12), grown("second", 12), grown("late", 3)
-    link = Link(late, {B: first, C: second}, first.journal.position)
+    link = BackfillLink(late, {B: first, C: second}, first.journal.position)
     assert link.run(kill_after) == BackfillDone(first.journal.position)
     assert set(link.asked) == {B, C}
     assert late.rows() == first.rows()
@@ -204,28 +204,28 @@ def test_whoever_keeps_more_is_found() -> None:
     assert chain is not None
     newcomer.journal.restart_at(middle, chain)
     upto = full.journal.position
-    assert Link(newcomer, {B: full}, upto).run() == BackfillDone(upto)
+    assert BackfillLink(newcomer, {B: full}, upto).run() == BackfillDone(upto)
     assert newcomer.rows(middle + 1) == full.rows(middle + 1)
     assert newcomer.journal.chain == full.journal.chain
-    link = Link(late, {B: newcomer, C: full}, upto)
+    link = BackfillLink(late, {B: newcomer, C: full}, upto)
     assert link.run() == BackfillDone(upto)
     assert late.rows() == full.rows()
     alone = grown("alone", 3)
-    assert Link(alone, {B: newcomer}, upto).run() == BackfillImpossible(
-        upto, full.journal.chain, middle + 1, "nobody keeps what is missing"
+    assert BackfillLink(alone, {B: newcomer}, upto).run() == BackfillImpossible(
+        upto, full.journal.chain, middle + 1, "no peer has the missing positions"
     )
 
 
 def test_without_wanting_records_only_the_chain_is_told() -> None:
     peer, late = grown("peer", 12), Station("late")
     upto = peer.journal.position
-    outcome = Link(late, {B: peer}, upto, wants_records=False).run()
-    assert outcome == BackfillImpossible(upto, peer.journal.chain, 1, "nobody keeps what is missing")
+    outcome = BackfillLink(late, {B: peer}, upto, wants_records=False).run()
+    assert outcome == BackfillImpossible(upto, peer.journal.chain, 1, "no peer has the missing positions")
 
 
 def test_one_who_is_behind_is_asked_again_later() -> None:
     peer, behind, late = grown("peer", 12), grown("behind", 2), grown("late", 2)
-    link = Link(late, {B: behind, C: peer}, peer.journal.position)
+    link = BackfillLink(late, {B: behind, C: peer}, peer.journal.position)
     assert link.run() == BackfillDone(peer.journal.position)
     assert link.asked[:2] == [B, C]
     assert 0 < link.now <= SECOND
@@ -272,7 +272,7 @@ def test_a_peer_that_still_fetches_gives_what_it_has() -> None:
     """It may be the only one that has it."""
     whole, half, late = grown("whole", 12), grown("half", 8), grown("late", 5)
     upto = whole.journal.position
-    link = Link(late, {B: half, C: whole}, upto)
+    link = BackfillLink(late, {B: half, C: whole}, upto)
     assert link.run() == BackfillDone(upto)
     assert link.asked[0] == B
     assert late.journal.chain == whole.journal.chain

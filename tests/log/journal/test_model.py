@@ -124,7 +124,7 @@ class Life:
         position, chain = self.journal.position, self.journal.chain
         self._restart(self.disk)
         assert (self.journal.position, self.journal.chain) == (position, chain)
-        assert not self.journal.recovery.cut_bytes
+        assert not self.journal.recovery.truncated_bytes
 
     def check(self) -> None:
         reader = JournalReader(HERE, self.disk)

@@ -29,7 +29,7 @@ def test_a_poisoned_record_is_refused_with_what_to_do(tmp_path: Path, monkeypatc
     assert poisoned != good
     monkeypatch.setattr("motet.log.journal.owner.OWNER", type(OWNER)(lambda owner: poisoned, OWNER.read))
     save(Owner(), tmp_path, RealDisk(), is_synced=False)
-    with pytest.raises(JournalCorruptError, match="Take the whole directory away and join again"):
+    with pytest.raises(JournalCorruptError, match="Move the whole directory away and join again"):
         load(tmp_path, RealDisk())
     assert (tmp_path / NAME).exists()
 

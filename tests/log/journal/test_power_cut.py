@@ -49,7 +49,7 @@ def assert_goes_on(journal: Journal, disk: SimDisk) -> None:
     chain, position = journal.chain, journal.position
     journal.close()
     again = Journal.open(HERE, GROUP, CONFIG, disk.after_power_cut(0))
-    assert (again.position, again.chain, again.recovery.cut_bytes) == (position, chain, 0)
+    assert (again.position, again.chain, again.recovery.truncated_bytes) == (position, chain, 0)
 
 
 def steps(disk: SimDisk, told: list[int]) -> Iterator[None]:
@@ -95,7 +95,7 @@ def test_every_prefix_of_what_was_not_synced() -> None:
         for units in {*range(0, disk.pending_units, stride), disk.pending_units}:
             after = disk.after_power_cut(units)
             journal = assert_is_prefix(after, min(told[-1], journal_end(disk)), expected)
-            cuts += bool(journal.recovery.cut_bytes)
+            cuts += bool(journal.recovery.truncated_bytes)
             if units % 123 == 0:
                 assert_goes_on(journal, after)
     assert cuts > 300
@@ -117,10 +117,10 @@ def test_recovery_says_what_it_cut() -> None:
     recovery = Journal.open(HERE, GROUP, CONFIG, after).recovery
     assert (recovery.at, recovery.segment) == (6, "00000000000000000001.seg")
     assert recovery.offset > end
-    assert recovery.cut_bytes == disk.size_of(HERE / "00000000000000000001.seg") - 10 - recovery.offset
-    assert recovery.cut_records == 1
+    assert recovery.truncated_bytes == disk.size_of(HERE / "00000000000000000001.seg") - 10 - recovery.offset
+    assert recovery.truncated_records == 1
     assert recovery.reason == "the file ends inside a record"
-    assert "behind position 6" in str(recovery)
+    assert "after position 6" in str(recovery)
 
 
 def test_any_sectors_of_what_was_not_synced() -> None:
@@ -205,7 +205,7 @@ def test_damage_where_the_disk_had_it_is_an_error_and_nothing_is_cut() -> None:
     name = max(name for name in disk.names(HERE) if name.endswith(".seg"))
     size = disk.size_of(HERE / name)
     disk.flip(HERE / name, 8 * (size - 200))
-    with pytest.raises(JournalCorruptError, match="This is no torn tail, so nothing was cut") as caught:
+    with pytest.raises(JournalCorruptError, match="This is no torn tail, so nothing was truncated") as caught:
         Journal.open(HERE, GROUP, CONFIG, disk)
     assert caught.value.segment == name
     assert 0 < caught.value.offset < size

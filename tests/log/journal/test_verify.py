@@ -9,7 +9,7 @@ import pytest
 
 from motet.errors import JournalError
 from motet.log.journal import Fsync, Journal, JournalConfig
-from motet.log.journal.owner import MOST_PAST, Owner, in_full
+from motet.log.journal.owner import MOST_INCARNATIONS, Owner, in_full
 from motet.log.journal.records import FRAME_HEAD_BYTES
 from motet.log.journal.scan import Scan
 from motet.log.journal.synthetic import members_of, write_journal
@@ -69,7 +69,7 @@ def test_damage_is_told_from_a_torn_tail() -> None:
     assert not flaw.is_torn_tail
     assert str(flaw).startswith(f"damage at byte {flaw.offset} of {name}, after position {flaw.position}")
     disk.flip(HERE / name, 8 * 500)
-    disk.open(HERE / name).cut(size - 5)
+    disk.open(HERE / name).truncate(size - 5)
     flaw = verify(HERE, disk).flaw
     assert flaw is not None
     assert flaw.is_torn_tail
@@ -92,7 +92,7 @@ def test_frames_that_change_places_are_found(tmp_path: Path) -> None:
     write_journal(tmp_path, GROUP, 400, frame_bytes=1500)
     (segment,) = tmp_path.glob("*.seg")
     data = segment.read_bytes()
-    scan = Scan(_Bytes(data), 16)
+    scan = Scan(_Uncached(data), 16)
     frames = [found for found in scan if found.head.head_bytes == FRAME_HEAD_BYTES]
     pairs = [(a, b) for a, b in pairwise(frames) if a.head.size + a.offset == b.offset]
     one, two = pairs[3]
@@ -107,7 +107,7 @@ def test_frames_that_change_places_are_found(tmp_path: Path) -> None:
     assert verify(tmp_path).is_good
 
 
-class _Bytes:
+class _Uncached:
     def __init__(self, data: bytes) -> None:
         self._data = data
 
@@ -136,7 +136,7 @@ def test_a_segment_of_another_member_is_found(tmp_path: Path) -> None:
 
 def test_lives_that_are_forgotten_are_known_by_their_name() -> None:
     owner = Owner()
-    for incarnation in range(1, 3 + MOST_PAST):
+    for incarnation in range(1, 3 + MOST_INCARNATIONS):
         owner = owner.taken_over(replace(A, incarnation=incarnation))
     assert owner.flaw_of(replace(A, incarnation=1)) is None
     assert owner.flaw_of(replace(B, incarnation=1)) is not None

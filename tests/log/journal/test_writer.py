@@ -10,7 +10,7 @@ import pytest
 from motet.errors import JournalError, JournalLockedError, MisuseError
 from motet.log.journal import Fsync, Journal, JournalConfig
 from motet.log.journal.reader import JournalReader
-from motet.log.journal.records import FILE_HEADER, MAGIC, STATE, STATE_1, Head, Kind, parse_head, record_bytes
+from motet.log.journal.records import FILE_HEADER, MAGIC, STATE, STATE_1, Head, RecordKind, parse_head, record_bytes
 from motet.log.journal.scan import FIRST_RECORD_AT
 from motet.log.journal.verify import verify
 from motet.protocol.membership.primary import PrimaryRecord
@@ -47,12 +47,12 @@ def test_a_restart_finds_everything_again(tmp_path: Path) -> None:
     journal.close()
     again = Journal.open(tmp_path, GROUP)
     assert (again.position, again.stable, again.epoch, again.chain, again.producers, again.record) == known
-    assert not again.recovery.cut_bytes
+    assert not again.recovery.truncated_bytes
     assert again.producers == ((7, 3),)
-    assert (again.owner, again.past) == (A, ())
+    assert (again.owner, again.past_incarnations) == (A, ())
     again.begin(B)
     again.begin(C)
-    assert (again.owner, again.past) == (C, (A.incarnation, B.incarnation))
+    assert (again.owner, again.past_incarnations) == (C, (A.incarnation, B.incarnation))
     again.close()
 
 
@@ -100,7 +100,7 @@ def as_version_1(data: bytes) -> bytes:
     assert isinstance(head, Head)
     state = STATE.read(Reader(data[FIRST_RECORD_AT + head.head_bytes :][: head.body_bytes]))
     body = STATE_1.write(state)
-    opening = record_bytes(Kind.STATE, body, 0, head.at, head.chain, head.position)
+    opening = record_bytes(RecordKind.STATE, body, 0, head.at, head.chain, head.position)
     return FILE_HEADER.pack(MAGIC, 1, 0) + opening + data[FIRST_RECORD_AT + head.size :]
 
 
@@ -171,4 +171,4 @@ def test_a_journal_that_lost_the_file_of_its_owner_still_opens(tmp_path: Path) -
         journal = Journal.open(tmp_path, GROUP, NEVER)
         journal.begin(owner)
         journal.close()
-    assert journal.past == (A.incarnation, B.incarnation)
+    assert journal.past_incarnations == (A.incarnation, B.incarnation)

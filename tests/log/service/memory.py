@@ -20,7 +20,7 @@ SENDER = "ann#00000000000000aa"
 
 
 def rows(first: int, last: int, payloads: list[bytes] | None = None, keys: list[bytes] | None = None) -> pa.RecordBatch:
-    """Rows as a journal would give them; the payload says the position unless it is given."""
+    """AppendRows as a journal would give them; the payload says the position unless it is given."""
     positions = range(first, last + 1)
     count = len(positions)
     times = pa.array([1_700_000_000_000_000 + position for position in positions], LOG_SCHEMA.field("sent_at").type)
@@ -75,7 +75,7 @@ class MemorySource:
         last = self.bounds().last
         self.add([b"row %d" % position for position in range(last + 1, last + count + 1)], is_stable=is_stable)
 
-    def settle(self, stable: int) -> None:
+    def set_stable(self, stable: int) -> None:
         with self._changed:
             self._stable = stable
             self._changed.notify_all()
@@ -145,7 +145,7 @@ def payloads_of(batches: list[pa.RecordBatch]) -> list[bytes]:
 @contextmanager
 def client_of(*services: LogService | str, **options: object) -> Iterator[LogClient]:
     members = [service if isinstance(service, str) else service.endpoint for service in services]
-    with LogClient(members, **{"patience_s": 5.0, "avoid_s": 0.2, **options}) as client:  # type: ignore[arg-type]
+    with LogClient(members, **{"timeout_s": 5.0, "avoid_s": 0.2, **options}) as client:  # type: ignore[arg-type]
         yield client
 
 

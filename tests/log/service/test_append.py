@@ -118,7 +118,7 @@ def test_what_no_member_can_take_is_refused_at_once() -> None:
 def test_the_cut_can_be_pinned() -> None:
     source = MemorySource()
     group = FakeGroup(source, most_bytes=1000)
-    with LogService(source, group) as service, client_of(service, unit_bytes=20) as client:
+    with LogService(source, group) as service, client_of(service, append_batch_bytes=20) as client:
         assert len(client.append_all([b"123456"] * 6, producer=1, batch_id=0)) == 3
 
 

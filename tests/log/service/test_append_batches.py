@@ -10,23 +10,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from motet.errors import LogRequestError, MessageTooLargeError
-from motet.log.service.append_batches import cut, first_sequence, rows_of, rows_of_batch, size_of
+from motet.log.service.append_batches import first_sequence, rows_of, rows_of_batch, size_of, split
 
 payload_lists = st.lists(st.binary(max_size=40), max_size=60)
 
 
 @given(payload_lists, st.booleans(), st.integers(min_value=90, max_value=400))
 def test_units_are_the_rows_in_order_and_as_full_as_can_be(
-    payloads: list[bytes], with_keys: bool, unit_bytes: int
+    payloads: list[bytes], with_keys: bool, append_batch_bytes: int
 ) -> None:
     keys = [payload[:9] for payload in payloads] if with_keys else None
-    units = cut(rows_of(payloads, keys), unit_bytes)
+    units = split(rows_of(payloads, keys), append_batch_bytes)
     assert [payload for unit in units for payload in unit.payloads.to_pylist()] == payloads
     if keys is not None and payloads:
         assert [key for unit in units if unit.keys is not None for key in unit.keys.to_pylist()] == keys
-    assert all(0 < size_of(unit) <= unit_bytes for unit in units)
+    assert all(0 < size_of(unit) <= append_batch_bytes for unit in units)
     for unit, following in pairwise(units):
-        assert size_of(unit) + size_of(following.slice(0, 1)) > unit_bytes
+        assert size_of(unit) + size_of(following.slice(0, 1)) > append_batch_bytes
 
 
 def model_size(payloads: list[bytes], keys: list[bytes] | None) -> int:
@@ -44,19 +44,19 @@ def test_lists_and_arrow_arrays_of_any_binary_kind_are_cut_alike() -> None:
     values = [b"abc", b"", b"d" * 30]
     kinds = [pa.binary(), pa.large_binary(), pa.string(), pa.large_string()]
     arrays = [pa.array(values, kind) for kind in kinds] + [pa.chunked_array([values[:1], values[1:]], pa.binary())]
-    expected = [unit.batch() for unit in cut(rows_of(values, None), 40)]
-    assert all([unit.batch() for unit in cut(rows_of(array, None), 40)] == expected for array in arrays)
+    expected = [unit.batch() for unit in split(rows_of(values, None), 40)]
+    assert all([unit.batch() for unit in split(rows_of(array, None), 40)] == expected for array in arrays)
 
 
 def test_a_sliced_array_is_cut_by_what_it_shows() -> None:
     array = pa.array([b"hidden" * 100, b"a", b"b", b"hidden" * 100]).slice(1, 2)
-    (unit,) = cut(rows_of(array, None), 20)
+    (unit,) = split(rows_of(array, None), 20)
     assert unit.payloads.to_pylist() == [b"a", b"b"]
 
 
 def test_a_row_that_fits_no_unit_is_named() -> None:
-    with pytest.raises(MessageTooLargeError, match="row 2 takes 104 bytes; one append unit here holds 50"):
-        cut(rows_of([b"a", b"b", b"c" * 100], None), 50)
+    with pytest.raises(MessageTooLargeError, match="row 2 takes 104 bytes; the maximum of an append batch is 50"):
+        split(rows_of([b"a", b"b", b"c" * 100], None), 50)
 
 
 @pytest.mark.parametrize(

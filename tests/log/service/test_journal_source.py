@@ -35,16 +35,16 @@ def test_only_what_is_stable_is_offered_until_the_driver_says_more(tmp_path: Pat
         assert client.offsets()[:3] == (1, 3000, 1000)
         stream = client.follow(991)
         assert positions_of([next(stream)]) == list(range(991, 1001))
-        source.settle(1500)
+        source.set_stable(1500)
         assert positions_of([next(stream)]) == list(range(1001, 1501))
-        source.settle(1400)  # late news changes nothing
+        source.set_stable(1400)  # late news changes nothing
         assert client.offsets().stable == 1500
 
 
 def test_what_is_told_beyond_the_end_of_the_files_is_not_offered_yet(tmp_path: Path) -> None:
     write_journal(tmp_path / "a", "orders", 100, stable=50)
     source = JournalSource(tmp_path / "a")
-    source.settle(1000)
+    source.set_stable(1000)
     assert source.bounds().stable == 100
     assert source.wait_stable(99, 10) == 100
     assert source.wait_stable(100, 0.01) == 100

@@ -95,7 +95,7 @@ def test_offsets_wait_until_a_position_is_stable(plain: flight.FlightClient, sou
     asking = threading.Thread(target=lambda: answers.append(act(plain, "offsets", body)))
     asking.start()
     wait_for(lambda: act(plain, "health")["calls"] == {"followers": 0, "reads": 1, "appends": 0})
-    source.settle(96)
+    source.set_stable(96)
     asking.join()
     assert answers[0]["stable"] == 96
 
@@ -111,7 +111,7 @@ def test_rows_beyond_the_stable_position_are_refused_or_asked_for_explicitly(pla
 
 def test_a_trimmed_start_fails_loudly(plain: flight.FlightClient, source: MemorySource) -> None:
     source.trim(50)
-    with pytest.raises(flight.FlightServerError, match="position 10 is gone") as error:
+    with pytest.raises(flight.FlightServerError, match="position 10 was deleted by retention") as error:
         plain.do_get(ticket(first=10, last=60)).read_all()
     assert said(error) == said(error) | {"error": "LogTrimmedError", "asked": 10, "first": 50, "retryable": False}
     with pytest.raises(flight.FlightServerError, match="Start at 50"):
@@ -124,15 +124,15 @@ def test_retention_that_overtakes_a_reader_is_an_error_and_no_gap(
     reader = plain.do_get(ticket(follow_from=81))
     assert reader.read_chunk().data.num_rows == 10
     source.trim(95)
-    source.settle(100)
-    with pytest.raises(flight.FlightServerError, match="position 91 is gone"):
+    source.set_stable(100)
+    with pytest.raises(flight.FlightServerError, match="position 91 was deleted by retention"):
         reader.read_chunk()
 
 
 def test_following_gives_what_is_there_and_then_what_comes(plain: flight.FlightClient, source: MemorySource) -> None:
     reader = plain.do_get(ticket(follow_from=89))
     assert reader.read_chunk().data.column("position").to_pylist() == [89, 90]
-    source.settle(92)
+    source.set_stable(92)
     assert reader.read_chunk().data.column("position").to_pylist() == [91, 92]
     reader.cancel()
 
@@ -157,7 +157,7 @@ def test_heartbeats_are_empty_batches_with_the_bounds(plain: flight.FlightClient
 def test_a_range_waits_at_its_edge_if_asked_to(plain: flight.FlightClient, source: MemorySource) -> None:
     reader = plain.do_get(ticket(first=90, last=92, wait_s=30))
     assert reader.read_chunk().data.num_rows == 1
-    source.settle(93)
+    source.set_stable(93)
     assert reader.read_chunk().data.column("position").to_pylist() == [91, 92]
     with pytest.raises(StopIteration):
         reader.read_chunk()
@@ -200,8 +200,8 @@ def test_append_takes_strings_and_keys(plain: flight.FlightClient) -> None:
         ({"payload": [b"x"], "more": [1]}, "have a column payload"),
         ({"payload": [1]}, "the column payload is int64"),
         ({"payload": [b"x", None]}, "1 payloads are null"),
-        ({"payload": pa.array([], pa.binary())}, "an append of no rows"),
-        ({"payload": [b"x" * 2000]}, "takes 2004 bytes; one append unit holds 1000"),
+        ({"payload": pa.array([], pa.binary())}, "this append has no rows"),
+        ({"payload": [b"x" * 2000]}, "takes 2004 bytes; the maximum is 1000"),
         ({"payload": [b"x"], "key": [b"k" * 70_000]}, "takes at least 17"),
     ],
 )

@@ -14,7 +14,7 @@ import pytest
 from pyarrow import flight
 
 from motet.errors import ConfigError, LogBusyError, LogUnavailableError
-from motet.log.service.connections import cut_connections
+from motet.log.service.connections import drop_connections
 from motet.log.service.flight import LogService, ServiceLimits
 from motet.log.service.streams import within
 from tests.log.service.memory import MemorySource, client_of, positions_of, rows, wait_for
@@ -63,8 +63,8 @@ def test_only_connections_of_the_port_are_cut() -> None:
         port = listener.getsockname()[1]
         caller = socket.create_connection(("127.0.0.1", port))
         answerer, _ = listener.accept()
-        assert cut_connections(port + 1 if port < 65535 else port - 1) == 0
-        assert cut_connections(port) == 1
+        assert drop_connections(port + 1 if port < 65535 else port - 1) == 0
+        assert drop_connections(port) == 1
         assert caller.recv(1) == b""
         caller.close()
         answerer.close()
@@ -74,7 +74,7 @@ def test_only_connections_of_the_port_are_cut() -> None:
 
 def test_looking_for_connections_leaves_no_descriptor_open() -> None:
     before = sorted(Path("/dev/fd").iterdir())
-    assert cut_connections(1) == 0
+    assert drop_connections(1) == 0
     assert sorted(Path("/dev/fd").iterdir()) == before
 
 
@@ -139,7 +139,7 @@ def test_a_large_batch_travels_in_pieces() -> None:
 
 
 def test_a_port_that_is_taken_is_a_clear_error(capfd: pytest.CaptureFixture[str]) -> None:
-    with LogService(MemorySource()) as service, pytest.raises(ConfigError, match="see that nothing else is there"):
+    with LogService(MemorySource()) as service, pytest.raises(ConfigError, match="check that the port is free"):
         LogService(MemorySource(), bind=service.endpoint)
 
 

@@ -10,8 +10,8 @@ from motet.protocol.core.counters import Count, Counters
 @pytest.mark.parametrize("count", Count)
 def test_every_counter_says_what_it_means(count: Count) -> None:
     assert count.meaning, f"{count} has no meaning: write `{count.name} = name, nature, meaning`"
-    assert count.meaning[0] != count.meaning[0].upper() or not count.meaning[0].isalpha()
-    assert not count.meaning.endswith("."), "it stands in tables, beside other words"
+    assert count.meaning[0].isupper(), "operators read it without context: it is a full sentence"
+    assert count.meaning.endswith(".")
 
 
 def test_a_counter_is_its_name() -> None:

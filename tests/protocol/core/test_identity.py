@@ -59,7 +59,7 @@ def test_everyone_sorts_members_the_same_way(addresses: list[Address]) -> None:
 
 
 @given(seed=st.integers(0, 1 << 32))
-def test_the_same_generator_draws_the_same_life_and_then_another(seed: int) -> None:
+def test_the_same_generator_draws_the_same_incarnation_and_then_another(seed: int) -> None:
     rng = Random(seed)
     first, second = Address.draw("a", "host", 1, rng), Address.draw("a", "host", 1, rng)
     assert first == Address.draw("a", "host", 1, Random(seed))

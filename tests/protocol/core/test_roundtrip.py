@@ -1,4 +1,4 @@
-"""The measured round trip and the patience that follows from it: always between the floor and the ceiling."""
+"""The measured round trip and the timeout that follows from it: always between the floor and the ceiling."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +16,7 @@ def fresh(initial: int = 10 * MILLISECOND) -> RoundTrip:
 
 
 @given(initial=st.integers(1, 60 * SECOND), samples=st.lists(DURATIONS, max_size=50))
-def test_patience_stays_between_floor_and_ceiling(initial: int, samples: list[int]) -> None:
+def test_the_timeout_stays_between_floor_and_ceiling(initial: int, samples: list[int]) -> None:
     round_trip = fresh(initial)
     assert FLOOR <= round_trip.timeout_ns <= CEILING
     for sample in samples:
@@ -34,14 +34,14 @@ def test_backing_off_never_shortens_and_never_passes_the_ceiling(samples: list[i
 
 
 @given(truth=st.integers(10 * MILLISECOND, 400 * MILLISECOND))
-def test_patience_settles_just_above_a_steady_round_trip(truth: int) -> None:
+def test_the_timeout_settles_just_above_a_steady_round_trip(truth: int) -> None:
     round_trip = fresh()
     for _ in range(200):
         round_trip.sample(truth)
     assert truth - MILLISECOND <= round_trip.timeout_ns <= truth + MILLISECOND
 
 
-def test_a_jittery_link_is_given_more_patience_than_a_steady_one() -> None:
+def test_a_jittery_link_is_given_a_longer_timeout_than_a_steady_one() -> None:
     steady, jittery = fresh(), fresh()
     for number in range(100):
         steady.sample(20 * MILLISECOND)
@@ -63,7 +63,7 @@ def test_a_link_slower_than_the_ceiling_ends_at_the_ceiling() -> None:
     assert round_trip.timeout_ns == CEILING
 
 
-def test_every_second_attempt_doubles_the_patience() -> None:
+def test_every_second_attempt_doubles_the_timeout() -> None:
     round_trip = fresh(MILLISECOND)
     timeout = round_trip.timeout_ns
     expected = [timeout << attempt // 2 for attempt in range(6)]
@@ -71,5 +71,5 @@ def test_every_second_attempt_doubles_the_patience() -> None:
     assert round_trip.backed_off(10**9) == CEILING
 
 
-def test_before_the_first_measurement_patience_follows_the_initial_guess() -> None:
+def test_before_the_first_measurement_the_timeout_follows_the_initial_guess() -> None:
     assert fresh(10 * MILLISECOND).timeout_ns < fresh(50 * MILLISECOND).timeout_ns

@@ -48,7 +48,7 @@ all_strategies = pytest.mark.parametrize("strategy", STRATEGIES, indirect=True)
 
 @pytest.fixture(autouse=True)
 def strategy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Of all members; what hooks into the streams is for the window carrier alone."""
+    """Of all members; what hooks into the streams is for the window strategy alone."""
     name: str = getattr(request, "param", "window")
     monkeypatch.setattr(OrderedWorld, "strategy", name)
     return name
@@ -59,7 +59,7 @@ def numbered(prefix: str, count: int) -> list[str]:
 
 
 def crash_before_seq(world: OrderedWorld, sender: str, *, reached: str = "") -> None:
-    """The first datagram of `sender` with a final number reaches only these; then it is gone."""
+    """The first datagram of `sender` with a agreed number reaches only these; then it is gone."""
 
     def hook(flight: Flight) -> None:
         sealed = sealed_in(flight)
@@ -200,7 +200,7 @@ class TestLossAndDelay:
 
     @all_strategies
     def test_drop_a_quarter_while_members_are_suspected_and_merged_again(self) -> None:
-        """With the usual patience the view may change at any time; those who come back get the state."""
+        """With the usual timeout the view may change at any time; those who come back get the state."""
         world = OrderedWorld("ABC", wants_state=True, frame_bytes=1_400)
         world.gather(*"ABC")
         world.loss = 0.25
@@ -215,7 +215,7 @@ class TestLossAndDelay:
 
     @all_strategies
     def test_half_of_all_proposals_take_two_seconds(self) -> None:
-        """The seed's "acks". Whoever misses them asks, so most need not wait for so long."""
+        """The "acks" of the ISIS document. A member that misses them asks, so most do not wait that long."""
         world = OrderedWorld()
         world.gather(*"ABC")
         world.delay(Proposals, 0.5, 2.0)
@@ -429,13 +429,13 @@ class TestAJoinerArrives:
 
 class TestPartition:
     def parted(self) -> OrderedWorld:
-        """{A,B,C} and {D,E}, with something under way on both sides when the network parts."""
+        """{A,B,C} and {D,E}, with messages in flight on both sides when the network parts."""
         world = OrderedWorld("AD", wants_state=True)
         world.gather(*"ABCDE")
         world.order("A", *TEXTS)
         world.finish("ABCDE", 5)
-        world.order("B", "b-under-way")
-        world.order("D", "d-under-way")
+        world.order("B", "b-in-flight")
+        world.order("D", "d-in-flight")
         world.run(0.0005)
         world.split("ABC", "DE")
         return world
@@ -462,18 +462,18 @@ class TestPartition:
             assert set(texts) <= set(world["A"].ordered)
 
     @all_strategies
-    def test_what_was_under_way_in_the_minority_failed_or_is_in_the_log(self) -> None:
+    def test_what_was_in_flight_in_the_minority_failed_or_is_in_the_log(self) -> None:
         world = self.parted()
         world.heal()
         world.settle("ABCDE", limit=20)
         world.finish("ABCDE")
-        assert "b-under-way" in world["A"].ordered
+        assert "b-in-flight" in world["A"].ordered
         fate = failures(world["D"])
-        if "d-under-way" not in world["A"].ordered:
+        if "d-in-flight" not in world["A"].ordered:
             assert fate == [(1, 1, SendFailedError)]
         assert all(world[name].ordered == world["A"].ordered for name in "BCDE")
 
-    def test_what_the_minority_delivered_and_the_majority_did_not_is_taken_back(self) -> None:
+    def test_what_the_minority_delivered_and_the_majority_did_not_is_rolled_back(self) -> None:
         """E's message got its number, which only D and E heard; the others put something before it."""
         world = OrderedWorld("AD", wants_state=True)
         world.gather(*"ABCDE")
@@ -547,8 +547,10 @@ class TestOneStream:
     def test_plain_and_ordered_messages(self, capacity: int) -> None:
         world = OrderedWorld(capacity=capacity)
         world.gather(*"ABC")
-        lifted: list[bool] = []
-        world.on_frame(lambda f: lifted.append(bool(s.inner) and not s.is_ordered) if (s := sealed_in(f)) else None)
+        piggybacked: list[bool] = []
+        world.on_frame(
+            lambda f: piggybacked.append(bool(s.inner) and not s.is_ordered) if (s := sealed_in(f)) else None
+        )
         for number in range(30):
             for name in "ABC":
                 world.multicast(name, f"plain-{name}{number}")
@@ -559,7 +561,7 @@ class TestOneStream:
             assert world[name].ordered == world["A"].ordered
             for sender in "ABC":
                 assert world[name].got(sender) == world.sent(sender)
-        assert any(lifted) == (capacity == 4)  # where plain frames wait for space, numbers ride on them
+        assert any(piggybacked) == (capacity == 4)  # where plain frames wait for space, numbers are piggybacked on them
 
     @all_strategies
     def test_across_a_flush(self) -> None:
@@ -621,7 +623,9 @@ class TestHolding:
         world.finish("ABC", 6)
         assert world["A"].ordered == world["B"].ordered == world["C"].ordered
 
-    @pytest.mark.parametrize("strategy", ["window", "continuous"], indirect=True)  # early numbers do not leave the time
+    @pytest.mark.parametrize(
+        "strategy", ["window", "continuous"], indirect=True
+    )  # the fast path does not leave the time
     def test_nothing_is_stable_that_one_has_not_delivered(self) -> None:
         world = OrderedWorld()
         world.gather(*"ABC")
@@ -649,7 +653,7 @@ class TestHolding:
 
 class TestLeaving:
     @all_strategies
-    def test_what_is_under_way_is_ordered_and_what_waits_fails(self) -> None:
+    def test_what_is_in_flight_is_ordered_and_what_waits_fails(self) -> None:
         world = OrderedWorld(ordering=OrderingConfig(window=2))
         world.gather(*"ABC")
         world.order("B", *TEXTS)
@@ -783,8 +787,8 @@ class TestNonsense:
         world.multicast("B", "before")
         world.run(0.1)
         high = world["B"].member.multicast.sender.window.high
-        sealed = seal(1, [SequenceNumber(1, 0)], pack([b"lifted"]), is_ordered=is_ordered)
-        world.accepted[Channel.MULTICAST, world["B"].address, None][b"lifted"] = 1
+        sealed = seal(1, [SequenceNumber(1, 0)], pack([b"piggybacked"]), is_ordered=is_ordered)
+        world.accepted[Channel.MULTICAST, world["B"].address, None][b"piggybacked"] = 1
         self.inject(world, MulticastData(world["B"].address.incarnation, high + 1, 0, sealed, world["B"].view.id.tag))
         assert world["A"].got("B") == ["before"]
         assert world["A"].count(Count.BODY_INCOHERENT) == 1
@@ -831,7 +835,7 @@ class TestNonsense:
 
 
 class TestAFlush:
-    def test_what_is_accepted_while_it_is_under_way_leaves_in_the_next_view(self) -> None:
+    def test_what_is_accepted_while_it_is_in_flight_leaves_in_the_next_view(self) -> None:
         world = OrderedWorld()
         world.gather(*"ABC")
         before = world["B"].view.id

@@ -165,7 +165,7 @@ def test_the_next_members_agree_with_a_loop(
 
 
 def test_a_view_without_members_is_refused() -> None:
-    with pytest.raises(MisuseError, match="without members"):
+    with pytest.raises(MisuseError, match="at least one member"):
         View(ViewId(1, 1), (), is_primary=True)
 
 

@@ -135,7 +135,7 @@ def test_a_slow_application_does_not_delay_the_view() -> None:
 
 @pytest.mark.parametrize("is_paused", [False, True], ids=["reads", "takes nothing"])
 def test_a_window_that_is_much_smaller_than_the_cut_is_far_gets_there_in_steps(is_paused: bool) -> None:
-    """Seed 1272 of the simulator: room was made once per ballot, so each ballot came one frame further."""
+    """Seed 1272 of the simulator: space was made once per ballot, so each ballot came one frame further."""
     group = Group(A, B, C, configs={member: MulticastConfig(capacity=c) for member, c in ((A, 8), (B, 8), (C, 1))})
     group.drop(data_from(A, C))  # type: ignore[arg-type]
     for message in numbered(1, 8):
@@ -182,7 +182,7 @@ def test_a_view_cannot_end_before_its_cut_is_held() -> None:
     group.send(A, b"one")
     group.run_for(3 * MILLISECOND)
     cut = freeze(group, A, B, C)
-    with pytest.raises(MisuseError, match="fetch it before the view ends"):
+    with pytest.raises(MisuseError, match="fetch them before the view ends"):
         group[C].end_view(cut)
 
 

@@ -460,7 +460,7 @@ class TestLastSeqnoAnnouncement:
 
     @pytest.mark.parametrize("is_repaired", [True, False])
     def test_an_ack_that_waited_for_a_repair_measures_nothing(self, is_repaired: bool) -> None:
-        """It came after the notice, a request and the repair; patience would grow with every loss."""
+        """It came after the notice, a request and the repair; timeout would grow with every loss."""
         machine = Machine(B)
         for seqno in range(1, 21):
             machine.send(b"again")
@@ -702,7 +702,7 @@ class TestPurged:
         request = MulticastXmitRequest(A.incarnation, ((seqno, seqno),))
         assert machine.receive(B, request) == [Transmit(B, answer)]
 
-    def test_whoever_misses_it_is_stranded_once_and_asks_no_more(self) -> None:
+    def test_whoever_misses_it_is_behind_the_purge_point_once_and_asks_no_more(self) -> None:
         machine = Machine(B)
         machine.receive(B, data(B, 5))
         machine.tick_when_due()
@@ -711,7 +711,7 @@ class TestPurged:
         assert machine.due is None
         assert machine.tick(machine.now + 60 * SECOND) == []
 
-    def test_whoever_has_it_is_not_stranded(self) -> None:
+    def test_whoever_has_it_is_not_behind_the_purge_point(self) -> None:
         machine = Machine(B)
         machine.receive(B, *(data(B, seqno) for seqno in (1, 2, 3)))
         assert machine.receive(B, Purged(B.incarnation, 3)) == []
@@ -734,7 +734,7 @@ class TestPurged:
         assert asked_for(machine.tick_when_due()) == [((6, 6),)]
 
     def test_frames_that_were_only_late_end_it_and_the_next_gap_is_asked_for_again(self) -> None:
-        """The missing frames were under way when the sender answered: nothing is missing any more."""
+        """The missing frames were in flight when the sender answered: nothing is missing any more."""
         machine = Machine(B, capacity=32)
         machine.receive(B, data(B, 3))
         machine.tick_when_due()
@@ -744,7 +744,7 @@ class TestPurged:
         machine.receive(B, data(B, 5))
         assert asked_for(machine.tick(machine.now + TIMEOUT)) == [((4, 4),)]
 
-    def test_the_time_spent_stranded_is_not_taken_for_a_round_trip(self) -> None:
+    def test_the_time_spent_behind_the_purge_point_is_not_taken_for_a_round_trip(self) -> None:
         """All streams share the estimate, so all would repair at the slowest pace afterwards."""
         machine = Machine(B, capacity=32)
         machine.receive(B, data(B, 3))

@@ -42,7 +42,7 @@ def test_the_last_multicast_is_lost_and_the_next_interval_repairs_it() -> None:
     assert group.now < 500 * MILLISECOND  # at the pace of the round trip, not of the slow interval
 
 
-def test_the_last_multicast_and_the_first_tail_notice_are_lost_and_the_next_interval_repairs_it() -> None:
+def test_the_last_multicast_and_the_first_announcement_are_lost_and_the_next_interval_repairs_it() -> None:
     group = Group(A, B, C)
     group.drop(both(data_of(3), path(A, B)), times=1)
     group.drop(both(kind(Highest), path(A, B)), times=1)

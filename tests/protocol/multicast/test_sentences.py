@@ -1,7 +1,7 @@
-"""One test for each sentence of the seed `mcast.txt` that carries weight, said here in our own words.
+"""One test for each rule of the JGroups note MCAST, in other words.
 
-Where the seed's receiver lets go of a message as it delivers it (its `low`), ours keeps it until it is stable: the
-seed's `low` is `delivered` here, and `low` is what may be forgotten.
+Where the note's receiver drops a message as it delivers it (its `low`), this one keeps it until it is stable: the
+note's `low` is `delivered` here, and `low` is what may be forgotten.
 """
 
 from __future__ import annotations

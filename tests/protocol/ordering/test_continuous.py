@@ -1,4 +1,4 @@
-"""The continuous carrier: the seed's sender by itself, the carrier by itself, and real members that use it."""
+"""The continuous strategy: `ContinuousMsgSender` by itself, the strategy by itself, and real members that use it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TEXTS = [f"t{number}" for number in range(1, 6)]
 # The sender by itself
 
 
-def test_it_sends_at_once_and_then_at_the_intervals_of_the_seed() -> None:
+def test_it_sends_at_once_and_then_at_the_intervals_of_the_document() -> None:
     """“The initial interval is 200ms and then it increases exponentially upto a `maxSendingInterval=4000ms` (400ms,
     800ms, 1600ms, 3200ms). Once the `maxSendingInterval` is reached, the interval is reset to 200ms.”
     """
@@ -76,7 +76,7 @@ def test_without_recipients_a_message_is_gone() -> None:
     assert sender.tick(START + 10**12) == []
 
 
-# The carrier by itself
+# The strategy by itself
 
 
 def machine(local: Address = A, members: Sequence[Address] = (A, B, C), window: int = 64) -> TotalOrder:
@@ -241,7 +241,7 @@ class TestNonsense:
         assert counted(order, Count.FRAME_MISPLACED) == 1
         assert settle(order, 1)[0] == total(A, 1, 1, "a")
 
-    def test_a_frame_of_the_other_carrier_is_told_apart(self) -> None:
+    def test_a_frame_of_the_other_strategy_is_told_apart(self) -> None:
         """It says what is wrong: not all members have the same settings."""
         order = machine()
         assert receive_frame(order, B, Proposals(V1, ((1, 1, 1),))) == []
@@ -479,7 +479,7 @@ def test_seq_reaches_one_member_only_and_it_survives() -> None:
     assert world["A"].ordered == world["B"].ordered == ["c1", "a1"]
 
 
-def test_what_the_minority_delivered_and_the_majority_did_not_is_taken_back() -> None:
+def test_what_the_minority_delivered_and_the_majority_did_not_is_rolled_back() -> None:
     world = OrderedWorld("AD", wants_state=True)
     world.gather(*"ABCDE")
 

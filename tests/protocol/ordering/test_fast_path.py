@@ -137,7 +137,7 @@ class TestTheSender:
         assert left.proposed == 1
         return order
 
-    def test_delivers_at_once_and_lets_the_numbers_wait_for_a_lift(self) -> None:
+    def test_delivers_at_once_and_lets_the_numbers_wait_for_a_frame(self) -> None:
         order = self.spoken()
         order.receive(B, told((1, 1, 1)), START)
         assert len(delivered(order.receive(C, told((1, 1, 1)), START))) == 1
@@ -170,7 +170,7 @@ class TestTheSender:
         assert order.freeze() == ((A.incarnation, 1, ((3, 1),)),)
 
 
-def test_two_journeys_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_message_delays_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """All three deliver though no sender has said a number."""
     monkeypatch.setattr(OrderedWorld, "strategy", "early")
     world = OrderedWorld(ordering=OrderingConfig(piggyback_wait_ns=10 * SECOND))

@@ -1,4 +1,4 @@
-"""The hold-back queue beside a dumb one that sorts a list each time (seed `isis-total-order.md`)."""
+"""The hold-back queue beside a dumb one that sorts a list each time (ISIS total order)."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class TestDrain:
 
 @dataclass(slots=True)
 class DumbQueue:
-    """The seed's deque: sorted as often as anything changes."""
+    """The deque of the ISIS document: sorted as often as anything changes."""
 
     frames: list[Pending] = field(default_factory=list)
 

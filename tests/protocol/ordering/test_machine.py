@@ -178,11 +178,11 @@ class TestNumbersRide:
         answer(order, (4, 1, 4))
         assert leaving(order) == [Ordered(3, (SequenceNumber(3, 0), SequenceNumber(4, 0)), False, b"")]
 
-    def test_a_lifted_body_is_delivered_in_the_plain_stream(self) -> None:
+    def test_a_piggybacked_body_is_delivered_in_the_plain_stream(self) -> None:
         order = calm(B)
         order.take(A, [body("p"), data("a")], START)
-        lifted = seal(1, [SequenceNumber(1, 0)], body("q"), is_ordered=False)
-        assert order.take(A, [lifted, body("r")], START) == [
+        piggybacked = seal(1, [SequenceNumber(1, 0)], body("q"), is_ordered=False)
+        assert order.take(A, [piggybacked, body("r")], START) == [
             Deliver(Channel.MULTICAST, A, 2, (body("q"), body("r"))),
             total(A, 1, 1, "a"),
         ]
@@ -197,7 +197,7 @@ class TestNumbersRide:
 
 class TestWindow:
     @pytest.mark.parametrize("window", [1, 2, 5])
-    def test_so_many_frames_are_under_way_at_most(self, window: int) -> None:
+    def test_so_many_frames_are_in_flight_at_most(self, window: int) -> None:
         order = calm(config=replace(CONFIG, window=window))
         for text in "abcdefgh":
             order.send([text.encode() * 30_000])  # two do not fit into one frame
@@ -223,7 +223,7 @@ class TestWindow:
         assert leaving(order) == [Ordered(1, (), True, body("a", "b", "c"))]
         assert (order.accepted, order.admitted) == (3, 3)
 
-    @pytest.mark.parametrize("riders", [1, 64])
+    @pytest.mark.parametrize("piggybacks", [1, 64])
     def test_no_body_is_larger_than_the_configuration_says(self, piggybacks: int) -> None:
         config = OrderingConfig(body_bytes=1_000, most_piggybacks=piggybacks)
         order = calm(config=config)
@@ -629,7 +629,7 @@ class TestWhereTheLogWillStand:
 
 
 class TestComingInFromOutside:
-    def test_what_is_not_stable_is_taken_back(self) -> None:
+    def test_what_is_not_stable_is_rolled_back(self) -> None:
         order = calm(B)
         order.take(A, [data(*"abcde")], START)
         order.take(A, [seq(1, SequenceNumber(1, 0))], START)
@@ -646,7 +646,7 @@ class TestComingInFromOutside:
         assert order.begin_view(View(V2, (A, B), is_primary=True), LogCheckpoint(1_000), START) == []
         assert (order.position, order.stable) == (1_000, 0)
 
-    def test_where_all_is_stable_nothing_is_taken_back(self) -> None:
+    def test_where_all_is_stable_nothing_is_rolled_back(self) -> None:
         order = calm(B)
         order.take(A, [data("a")], START)
         order.take(A, [seq(1, SequenceNumber(1, 0))], START)
@@ -663,7 +663,7 @@ class TestComingInFromOutside:
 
 
 class TestLeaving:
-    def test_what_waits_fails_and_what_is_under_way_does_not(self) -> None:
+    def test_what_waits_fails_and_what_is_in_flight_does_not(self) -> None:
         order = calm(config=replace(CONFIG, window=1))
         speak(order, "a", "b", "c")
         assert failed(order.leave()) == [(Channel.TOTAL, None, 2, 3, LeftGroupError)]
@@ -738,8 +738,8 @@ class TestRefusals:
         with pytest.raises(ConfigError, match=name):
             OrderingConfig(**wrong)
 
-    @pytest.mark.parametrize(("body_bytes", "riders"), [(128, 64), (800, 64), (1_000, 4096)])
-    def test_a_body_that_has_no_room_beside_its_riders(self, body_bytes: int, piggybacks: int) -> None:
+    @pytest.mark.parametrize(("body_bytes", "piggybacks"), [(128, 64), (800, 64), (1_000, 4096)])
+    def test_a_body_that_has_no_room_beside_its_piggybacks(self, body_bytes: int, piggybacks: int) -> None:
         """A fragment that is not the last must have MIN_BODY_BYTES, or every receiver rejects it."""
         with pytest.raises(ConfigError, match="most_piggybacks"):
             OrderingConfig(body_bytes=body_bytes, most_piggybacks=piggybacks)

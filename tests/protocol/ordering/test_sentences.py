@@ -1,6 +1,6 @@
-"""The sentences of the seed `isis-total-order.md` that apply to the window carrier, one test each.
+"""The sentences of the ISIS document that apply to the window strategy, one test each.
 
-Left out: how `ContinuousMsgSender` repeats itself, and SEQ-ACK. Those belong to the continuous carrier; here the
+Left out: how `ContinuousMsgSender` resends, and SEQ-ACK. Those belong to the continuous strategy; here the
 windows of the reliable multicast do their work.
 """
 
@@ -338,7 +338,7 @@ def test_half_of_the_messages_are_delayed_by_two_seconds() -> None:
 
 
 def test_a_request_names_the_view_and_what_is_missing() -> None:
-    """The window carrier's own sentence: proposals that are late are asked for again."""
+    """The window strategy's own rule: late proposals are requested again."""
     order = calm()
     speak(order, "a")
     order.receive(B, proposals((1, 1, 1)), START)

@@ -76,7 +76,7 @@ class TestTheDisk:
         order.persisted(1, START)  # an old word
         assert order._log.persisted == 2
 
-    def test_a_tail_that_is_taken_back_is_not_on_it(self) -> None:
+    def test_a_tail_that_is_rolled_back_is_not_on_it(self) -> None:
         """What comes at these positions now is something else."""
         order = machine(B, config=DISK)
         delivered(order, 5)
@@ -97,7 +97,7 @@ class TestARestartWithAJournal:
         assert told(order.tick(START)) == [10]  # a journal is on disk
         assert (order.position, order.stable) == (10, 8)
 
-    def test_a_tail_that_may_differ_from_the_groups_is_taken_back(self) -> None:
+    def test_a_tail_that_may_differ_from_the_groups_is_rolled_back(self) -> None:
         order = TotalOrder(B, DISK, Counters())
         order.restore(10, 8)
         order.begin_view(View(V1, (B,), is_primary=False), None, START)

@@ -1,7 +1,7 @@
 """The small world of real members with total order on top. The application keeps a log: what stands at each position.
 
 What is owed is judged as it happens: positions follow one another; what anybody reports as stable is the same message
-everywhere and is never taken back; of each sender the messages stand in order; and two that go from one view to the
+everywhere and is never rolled back; of each sender the messages stand in order; and two that go from one view to the
 next together have delivered the same positions in it. The log is what a state transfer carries.
 """
 
@@ -32,7 +32,7 @@ STRATEGIES = ("window", "early", "continuous")
 
 
 def carried_by(strategy: str, ordering: OrderingConfig) -> OrderingConfig:
-    """`early`: the window carrier, where all are told what anybody proposes."""
+    """`early`: the window strategy with the fast path."""
     if strategy == "early":
         return replace(ordering, strategy="window", fast_path_members=64)
     return replace(ordering, strategy=strategy)

@@ -128,7 +128,7 @@ class Link:
             self.move(self.rng.choice(self.view.members), member, is_unicast=choice < 0.75)
 
     def drain(self) -> None:
-        """Until nothing is under way any more."""
+        """Until nothing is in flight any more."""
         while any(self.unicast.values()) or any(self.streams.values()) or self._is_busy:
             for receiver in self.view.members:
                 self.look(receiver)

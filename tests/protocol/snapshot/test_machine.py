@@ -267,7 +267,7 @@ def test_a_report_that_names_strangers_is_no_report() -> None:
     snapshots = gathering()
     effects = snapshots.receive(UNICAST, B, report(b"b", ChannelState(UNICAST, 99, ())), 0)
     assert isinstance(effects[-1], SnapshotFailed)
-    assert "strangers" in effects[-1].reason
+    assert "outside the view" in effects[-1].reason
     assert snapshots._counters[Count.SNAPSHOT_REJECTED] == 1
 
 
@@ -435,7 +435,7 @@ def test_and_an_initiator_that_is_new_hears_of_it_when_its_own_comes() -> None:
     ((to, refusal),) = told(snapshots.receive(UNICAST, D, encode(early), 0))
     assert to == D
     assert isinstance(refusal, SnapshotRefusal)
-    assert "when markers came" in refusal.reason
+    assert "when markers arrived" in refusal.reason
     assert not snapshots.is_recording
 
 

@@ -47,7 +47,7 @@ def configured(world: SnapshotWorld, **settings: int) -> MemberConfig:
 
 @pytest.mark.parametrize("strategy", ["window", "continuous"])
 def test_snapshot_after_x_messages(strategy: str) -> None:
-    """The seed's test: several senders, and after so many messages the state of all of them is recorded."""
+    """The document's test: several senders, and after so many messages the state of all of them is recorded."""
     world = group(strategy=strategy)
     for number in range(20):
         for name in "ABC":
@@ -372,7 +372,7 @@ def test_bytes_of_anybody_at_this_port_change_nothing() -> None:
     sender = world["B"]
     sender.do(lambda now: sender.member.send(world["A"].address, garbage, now, port=Port.SNAPSHOT))
     sender.do(lambda now: sender.member.multicast_messages(garbage, now, port=Port.SNAPSHOT))
-    with pytest.raises(MisuseError, match="not ordered"):
+    with pytest.raises(MisuseError, match="never ordered"):
         sender.member.multicast_ordered(garbage, world.now, port=Port.SNAPSHOT)
     world.run(1)
     assert world["A"].count(Count.SNAPSHOT_REJECTED) + world["A"].count(Count.FRAME_MISPLACED) >= len(garbage)

@@ -62,7 +62,7 @@ def test_without_an_answer_it_ends_with_the_timeout(lost: type[Frame]) -> None:
     assert ends(link.told[B]) == []
     link.run_for(1)
     assert ends(link.told[B]) == [
-        f"{A} did not answer SYNC within 5.000 s; look whether it is up and reachable, then ask again"
+        f"{A} did not answer SYNC within 5.000 s; check that it is up and reachable, then try again"
     ]
     assert link.now == asked_at + TIMEOUT_NS
     link.heal()
@@ -98,7 +98,7 @@ def test_a_sync_that_a_purge_started_has_no_end_to_report() -> None:
 
 def test_with_a_peer_that_sent_nothing_it_is_refused_and_nothing_is_pending() -> None:
     unicast = receiving(1)
-    with pytest.raises(MisuseError, match=r"from C.* by unicast \(send, call\).*Ask again once C has sent"):
+    with pytest.raises(MisuseError, match=r"from C.* by unicast \(send, call\).*Try again once C has sent"):
         unicast.sync(C, 0)
     assert not unicast.is_syncing(C)
 
@@ -144,7 +144,9 @@ def test_with_oneself_it_takes_the_same_path() -> None:
 def test_a_peer_that_leaves_meanwhile_ends_it() -> None:
     unicast = receiving(1)
     unicast.sync(A, SECOND)
-    assert ends(unicast.remove(A, SECOND)) == [f"{A} left the view before it answered SYNC; look whether it is up"]
+    assert ends(unicast.remove(A, SECOND)) == [
+        f"{A} left the view before it answered SYNC; check whether it is running"
+    ]
     assert ticks(unicast, 60 * SECOND) == []
 
 
@@ -152,7 +154,7 @@ def test_a_window_that_is_dropped_meanwhile_ends_it() -> None:
     unicast = receiving(1)
     unicast.sync(A, SECOND)
     assert ends(unicast.close_receiver(A, SECOND)) == [
-        f"the receive window for {A} was closed before it answered SYNC; ask again"
+        f"the receive window for {A} was closed before it answered SYNC; try again"
     ]
     assert ends(unicast.receive(A, [SyncOk(102, SYNC_ID, 1)], SECOND)) == []
 
@@ -161,7 +163,7 @@ def test_a_peer_that_has_closed_the_connection_says_so_at_once() -> None:
     unicast = receiving(1)
     unicast.sync(A, SECOND)
     (said,) = ends(unicast.receive(A, [Close(101)], SECOND))
-    assert said.startswith(f"{A} has closed its connection to us, so there is nothing to bring in step")
+    assert said.startswith(f"{A} has closed its connection to this member, so there is nothing to sync")
     assert unicast.receiver(A) is None
 
 

@@ -128,7 +128,7 @@ def test_large_message_is_admitted_with_its_last_fragment() -> None:
 
 
 def test_batch_is_delivered_as_one_and_has_one_ack() -> None:
-    """The example of the seed: 20 to 50 in one batch, one ack of 50."""
+    """The example of the note: 20 to 50 in one batch, one ack of 50."""
     unicast = receiving(19)
     batch = [data(101, seqno) for seqno in range(20, 51)]
     assert unicast.receive(A, batch, SECOND) == [delivery(20, 50), *to_a(UnicastAck(101, 50))]
@@ -1068,7 +1068,7 @@ def test_sync_of_an_operator_after_the_sender_forgot_the_connection_drops_the_wi
 
 def test_sync_with_a_peer_that_sent_nothing_is_misuse_and_changes_nothing() -> None:
     unicast = sending(1)
-    with pytest.raises(MisuseError, match="no receive window to bring in step"):
+    with pytest.raises(MisuseError, match="no receive window to synchronize"):
         unicast.sync(B, 0)
     assert not unicast.is_syncing(B)
 

@@ -478,7 +478,7 @@ def test_sender_waits_on_a_full_window_the_peer_leaves_and_the_sender_is_release
     assert isinstance(failure, SendFailed)
     assert (failure.channel, failure.to, failure.first, failure.last) == (Channel.UNICAST, B, 1, 5)
     assert isinstance(failure.error, PeerUnreachableError)
-    assert str(failure.error) == f"{B} left while messages to it were not confirmed"
+    assert str(failure.error) == f"{B} left before it had acknowledged all messages"
     assert link[A].sender(B) is None
     assert link[A].next_deadline() is None
     assert link[A].buffered_frames == 0

@@ -1,4 +1,4 @@
-"""Merging digests: the maximum of what both know (seed merge.txt)."""
+"""Merging digests: the maximum of what both know (JGroups note MERGE)."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +10,7 @@ DIGESTS = st.dictionaries(st.sampled_from("ABCD"), ENTRIES)
 Digest = dict[str, DigestEntry]
 
 
-def test_overlapping_entries_take_the_maximum_as_in_the_seed() -> None:
+def test_overlapping_entries_take_the_maximum_as_in_the_note() -> None:
     ours = {"A": DigestEntry(7, 20, 20)}
     theirs = {"A": DigestEntry(2, 10, 10), "B": DigestEntry(5, 25, 25)}
     merged = merge_digests(ours, theirs)

@@ -6,10 +6,13 @@
     somebody joins               ->   the machine's snapshot travels with the group's state
     a view is installed          ->   the machine hears of it, at the same place of the log everywhere
 
-A machine knows no loop, clock or randomness, and it never raises: an operation that makes no sense, or goes beyond a
-bound, is refused, at every member alike. Operations at positions that the machine has applied before (they are in the
-snapshot that it started from) are passed over. Views without a majority are not shown to machines: nothing is ordered
-in them, and whoever was in one gets the group's state when it comes back.
+A machine knows no loop, clock or randomness. An operation that makes no sense, or goes beyond a bound, is refused, at
+every member alike. Operations at positions that the machine has applied before (they are in the snapshot that it
+started from) are passed over. Views without a majority are not shown to machines: nothing is ordered in them, and
+whoever was in one gets the group's state when it comes back.
+
+The machines of this package never raise. One of an application may: its operation then counts as applied, whoever asked
+for it gets `BlockFailedError`, and the group logs the traceback and reports it as the event `BlockFailed`.
 
 Reading a block reads this member's copy, which may be behind; `await block.sync()` first waits for everything that was
 ordered before.
@@ -21,14 +24,12 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
-from struct import Struct
 from typing import Any, Protocol
 
-from motet.errors import BlockRefusedError, MisuseError
+from motet.errors import BlockFailedError, BlockRefusedError, MisuseError
 from motet.protocol.core.identity import Address
 from motet.protocol.core.view import View
 
-REQUEST = Struct("<Q")  # stands before every operation, and tells its sender's operations apart
 NOTHING = b""  # the operation that changes nothing
 
 
@@ -42,18 +43,26 @@ class Refused:
 class Machine(Protocol):
     """A replicated state. The same operations and views in the same order give the same state, byte for byte."""
 
-    applied: int  # position of the last operation
-
     def apply(self, position: int, sender: Address, request: int, operation: bytes) -> object:
-        """Do one operation, number `request` of its sender; the result is for whoever asked for it."""
+        """Do one operation, which stands at `position` of the log; the result is for whoever asked for it.
+
+        `request` is a number that tells the operations of one sender apart.
+        """
 
     def on_view(self, view: View) -> None:
         """A primary view was installed."""
 
-    def snapshot(self) -> bytes: ...
+    def snapshot(self) -> bytes:
+        """Everything that `restore` needs to make an equal machine."""
 
     def restore(self, data: bytes) -> None:
         """Become what `snapshot` was taken of."""
+
+
+class PositionedMachine(Machine, Protocol):
+    """A machine whose snapshot says which operations are in it."""
+
+    applied: int  # position of the last operation
 
 
 class Sent(Protocol):
@@ -74,13 +83,13 @@ class OrderedLog(Protocol):
     def register_block(
         self,
         name: str,
-        apply: Callable[[int | None, Address, bytes], None],
+        apply: Callable[[int, Address, int, bytes], object],
         on_view: Callable[[View], None],
         take: Callable[[], bytes],
         restore: Callable[[bytes], None],
     ) -> None: ...
 
-    async def multicast_block(self, name: str, operation: bytes) -> Sent: ...
+    async def multicast_block(self, name: str, operation: bytes, *, request: int) -> Sent: ...
 
 
 class Block:
@@ -88,7 +97,7 @@ class Block:
 
     kind = ""
 
-    def __init__(self, log: OrderedLog, name: str, machine: Machine) -> None:
+    def __init__(self, log: OrderedLog, name: str, machine: PositionedMachine) -> None:
         if not name:
             raise MisuseError(f"a {type(self).__name__} needs a name, the same at every member")
         self.name = name
@@ -119,21 +128,34 @@ class Block:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._pending[request] = future
         try:
-            sent = await self._log.multicast_block(self._block_name, REQUEST.pack(request) + operation)
+            sent = await self._log.multicast_block(self._block_name, operation, request=request)
             await sent.delivered()  # raises when it never will be
             return await future
         finally:
             del self._pending[request]
 
-    def _apply(self, position: int | None, sender: Address, message: bytes) -> None:
-        if position is None or position <= self._machine.applied or len(message) < REQUEST.size:
+    def _apply(self, position: int, sender: Address, request: int, operation: bytes) -> None:
+        if position <= self._machine.applied:
             return
-        (request,) = REQUEST.unpack_from(message)
-        operation = message[REQUEST.size :]
-        result = self._machine.apply(position, sender, request, operation) if operation else None
+        try:
+            result = self._machine.apply(position, sender, request, operation) if operation else None
+        except Exception as error:
+            self._fail(position, sender, request, error)
+            raise
         if sender == self._log.address:
             self._settle(request, result)
         self._changed()
+
+    def _fail(self, position: int, sender: Address, request: int, error: Exception) -> None:
+        """The machine raised: whoever waits for the result is told; the group reports the exception everywhere."""
+        future = self._pending.get(request) if sender == self._log.address else None
+        if future is not None and not future.done():
+            failure = BlockFailedError(
+                f"apply of {type(self).__name__} {self.name!r} raised {type(error).__name__} at position {position}: "
+                f"{error}. The operation stays in the log, and every member has applied it as far as this one"
+            )
+            failure.__cause__ = error
+            future.set_exception(failure)
 
     def _settle(self, request: int, result: object) -> None:
         future = self._pending.get(request)

@@ -3,6 +3,7 @@ caller does with a list that it got changes nobody's copy."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -13,6 +14,8 @@ from motet.api.blocks.values import Value, Writable, decode_value, encode_value
 from motet.errors import MisuseError
 from motet.protocol.core.identity import Address
 from motet.protocol.core.view import View
+
+logger = logging.getLogger("motet")
 
 MOST_BYTES = 256 << 20  # keys and values of one dict; the same at every member, or their copies would part
 MOST_KEY_BYTES = 4_096
@@ -197,7 +200,10 @@ class ReplicatedDict(Block, Mapping[str, Value]):
         if self._listeners:
             change = Change(key, _decoded(value), value == ABSENT, position)
             for listener in tuple(self._listeners):
-                listener(change)
+                try:
+                    listener(change)
+                except Exception:  # or this copy would lack the rest of the operation
+                    logger.exception("a listener of ReplicatedDict %r raised at key %r", self.name, key)
 
 
 def _decoded(value: bytes) -> Value:

@@ -16,15 +16,17 @@ import asyncio
 import json
 from contextlib import suppress
 from dataclasses import dataclass
+from struct import Struct
 from types import TracebackType
 
-from motet.api.blocks.base import REQUEST, Block, OrderedLog, Refused
+from motet.api.blocks.base import Block, OrderedLog, Refused
 from motet.errors import LockLostError, MisuseError, MotetError
 from motet.protocol.core.identity import Address
 from motet.protocol.core.view import View
 
 MOST_WAITING = 4_096
 ACQUIRE, RELEASE = b"A", b"R"
+REQUEST = Struct("<Q")  # follows RELEASE: which claim of the sender is given back
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""`motet bench`: real members as separate processes on this machine, measured, beside what others reach."""
+"""`motet bench`: measures real members in separate processes on this machine, beside other systems."""

@@ -1,33 +1,33 @@
-"""What is measured, and what comes back: plain data that travels between the parent and its processes."""
+"""Jobs and results: plain data that is passed between the parent and its worker processes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-Kind = Literal["rate", "latency", "calls", "kill", "heal"]
+MeasurementKind = Literal["rate", "latency", "calls", "kill", "heal"]
 Order = Literal["fifo", "total", "direct"]
 MOTET = "motet"
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What the members of one measurement do."""
+    """The workload of one measurement."""
 
     members: int = 3
-    senders: int = 1  # the last ones; the first member is the coordinator, and sends only when all do
+    senders: int = 1  # the last members send; the first one is the coordinator and sends only if all do
     size: int = 100
     order: Order = "fifo"
     api: Literal["batch", "message"] = "batch"
-    rate: int = 0  # messages per second of each sender; 0: as many as go
-    callers: int = 1  # calls under way at once
+    rate: int = 0  # messages per second of each sender; 0: unlimited
+    callers: int = 1  # concurrent calls
     drop: float = 0.0  # share of received datagrams that every member drops
     is_sealed: bool = False
     is_journaled: bool = False
     has_thread: bool = True  # False: the protocols run on the application's loop
-    slow_ms: float = 0.0  # how long the first member rests after each batch
-    victim: int = -1  # which member is killed
-    settings: tuple[tuple[str, str | int], ...] = ()  # of the configuration, beside the preset `local`
+    slow_ms: float = 0.0  # how long the first member sleeps after each batch
+    victim: int = -1  # the index of the member that is killed
+    settings: tuple[tuple[str, str | int], ...] = ()  # settings in addition to the preset `local`
 
     def sends(self, index: int) -> bool:
         return index >= self.members - self.senders
@@ -38,7 +38,7 @@ class Job:
     """One process of one measurement."""
 
     system: str
-    kind: Kind
+    kind: MeasurementKind
     load: Load
     index: int
     seconds: float
@@ -48,7 +48,7 @@ class Job:
 
 
 class Sample(NamedTuple):
-    """One look at a process."""
+    """One sample of a process."""
 
     at: float  # the monotonic clock, which all processes of a machine share
     delivered: int
@@ -57,13 +57,13 @@ class Sample(NamedTuple):
 
 
 @dataclass(slots=True)
-class Outcome:
-    """What one process saw of one measurement."""
+class WorkerOutcome:
+    """The result of one process of one measurement."""
 
     index: int
     samples: list[Sample] = field(default_factory=list)
     sent: int = 0
-    missing: int = 0  # messages that should have come, and did not in time
+    missing: int = 0  # expected messages that did not arrive in time
     latencies_ns: list[int] = field(default_factory=list)
     counters: dict[str, int] = field(default_factory=dict)
 
@@ -74,7 +74,7 @@ class Outcome:
 
     @property
     def cpu_share(self) -> float:
-        """Of one core."""
+        """The share of one core."""
         first, last = self.samples[0], self.samples[-1]
         return (last.cpu_s - first.cpu_s) / (last.at - first.at)
 
@@ -89,10 +89,10 @@ class Run:
 
     value: float  # in the unit of the row
     p99: float | None = None
-    low: float | None = None  # the slowest tenth of the time, of rates: shows a collapse that a mean hides
+    low: float | None = None  # the rate in the slowest tenth of the time, which shows a collapse that the mean hides
     cpu: list[float] = field(default_factory=list)  # per member, cores
     rss_mb: list[float] = field(default_factory=list)
-    cpu_us_per_message: float | None = None  # of all members together, per message delivered at each
+    cpu_us_per_message: float | None = None  # CPU time of all members, per message delivered at each
     missing: int = 0
     calls_per_s: float | None = None
     memory_mb: list[list[float]] = field(default_factory=list)  # over time, of a soak

@@ -1,4 +1,4 @@
-"""On what a measurement was made: figures without that mean nothing."""
+"""Describes the machine of a measurement, without which its figures are meaningless."""
 
 from __future__ import annotations
 

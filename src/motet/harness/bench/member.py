@@ -1,32 +1,29 @@
-"""A member of a Motet group as the benchmark drives it, through the public API only."""
+"""A Motet member as a system under test, driven through the public API only."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
-from motet.api.events import Batch, BatchEvent, Message
-from motet.api.group import Group
-from motet.api.joining import Joining
-from motet.config import Config
+import motet
 from motet.harness.bench.job import Job, Load
-from motet.harness.bench.party import Tally
-from motet.protocol.core.identity import Address
+from motet.harness.bench.system_under_test import Tally
 
-KEY = "1:" + "0" * 64  # a key for measurements only
+KEY = "1:" + "5a" * 32  # for measurements only; nothing but zeros would be refused
 
 
-class MotetParty:
-    def __init__(self, job: Job, group: Group) -> None:
+class MotetSystem:
+    def __init__(self, job: Job, group: motet.Group) -> None:
         self.group = group
         self.address = str(group.address.endpoint)
         self._load = job.load
-        self._rests = job.load.slow_ms / 1000 if job.index == 0 else 0.0
-        self._peer: Address = group.address
-        self._batches: AsyncIterator[BatchEvent] = group.batches()
+        self._pause_s = job.load.slow_ms / 1000 if job.index == 0 else 0.0
+        self._peer: motet.Address = group.address
+        self._batches: AsyncIterator[motet.BatchEvent] = group.batches()
 
-    async def meet(self, addresses: Sequence[str]) -> None:
-        """The view is whole, and rules of faults are entered: joining was not to be measured."""
+    async def connect(self, addresses: Sequence[str]) -> None:
+        """Wait for the view of all members, and inject the fault rules, so that joining is not measured."""
         view = await self.group.until(lambda view: len(view.members) == self._load.members)
         self._peer = view.members[0]
         if self._load.drop:
@@ -52,22 +49,22 @@ class MotetParty:
     async def receive(self) -> Sequence[bytes]:
         while True:
             event = await anext(self._batches)
-            if isinstance(event, Batch):
+            if isinstance(event, motet.Batch):
                 return event.payloads
 
     async def count(self, tally: Tally) -> None:
         if self._load.api == "message":
             await self._count_singly(tally)
         async for event in self.group.batches():
-            if isinstance(event, Batch):
-                tally.looked_at += sum(map(len, event.payloads))
+            if isinstance(event, motet.Batch):
+                tally.bytes_read += sum(map(len, event.payloads))
                 tally.delivered += len(event.payloads)
-                if self._rests:
-                    await asyncio.sleep(self._rests)
+                if self._pause_s:
+                    await asyncio.sleep(self._pause_s)
 
     async def _count_singly(self, tally: Tally) -> None:
         async for event in self.group:
-            if isinstance(event, Message):
+            if isinstance(event, motet.Message):
                 tally.delivered += 1
 
     def counters(self) -> dict[str, int]:
@@ -77,9 +74,8 @@ class MotetParty:
         await self.group.leave()
 
 
-async def open_party(job: Job) -> MotetParty:
-
-    joining = Joining(
+async def open_system(job: Job) -> MotetSystem:
+    joining = motet.join(
         "bench",
         name=f"m{job.index}",
         seeds=job.seeds,
@@ -88,9 +84,11 @@ async def open_party(job: Job) -> MotetParty:
         thread=job.load.has_thread,
         on_call=lambda sender, payload: payload,
     )
-    return MotetParty(job, await joining)
+    return MotetSystem(job, await joining)
 
 
-def config_of(load: Load) -> Config:
-    keys = {"keys": (KEY,)} if load.is_sealed else {}
-    return Config.local(**keys, **dict(load.settings))
+def config_of(load: Load) -> motet.Config:
+    settings: dict[str, Any] = dict(load.settings)
+    if load.is_sealed:
+        settings["keys"] = (KEY,)
+    return motet.Config.local(**settings)

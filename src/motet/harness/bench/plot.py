@@ -1,16 +1,15 @@
-"""Rates as bars, in one SVG without any library: Motet beside JGroups, and beside the peers of the same run."""
+"""Rates as bars, in one SVG without any library: Motet beside the peers of the same run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from html import escape
 
-from motet.harness.bench.figures import JGROUPS
 from motet.harness.bench.job import MOTET
 from motet.harness.bench.results import Results
 
 LEFT, WIDTH, BAR, GAP, TOP = 340, 1000, 14, 12, 50
-COLOURS = {MOTET: "#1f6f8b", "JGroups": "#b0b7bf"}
+COLOUR = "#1f6f8b"
 PEER_COLOUR = "#d9a441"
 
 
@@ -33,15 +32,14 @@ def plot(results: Results) -> str:
 def _groups(results: Results) -> Iterator[tuple[str, list[tuple[str, float]]]]:
     for figure in results.figures:
         row = figure.row
-        if figure.system != MOTET or row.metric != "rate" or not (row.name in JGROUPS or row.has_peers):
+        if figure.system != MOTET or row.metric != "rate" or not row.has_peers:
             continue
         bars = [(MOTET, figure.value)] if figure.value else []
-        bars += [("JGroups", row.reference)] if row.reference else []
         yield f"{row.section}: {row.title}", bars + sorted(results.peers_of(row.name).items())
 
 
 def _bar(y: float, system: str, value: float, width: float) -> tuple[str, str]:
-    colour = COLOURS.get(system, PEER_COLOUR)
+    colour = COLOUR if system == MOTET else PEER_COLOUR
     bar = f'<rect x="{LEFT}" y="{y}" width="{max(width, 1):.1f}" height="{BAR - 2}" fill="{colour}"/>'
     return bar, _text(LEFT + width + 5, y + BAR - 4, f"{_short(value)} {system}", "start")
 

@@ -1,4 +1,4 @@
-"""Results for people: a table on the terminal, or Markdown with a plot beside it."""
+"""The results as a table on the terminal, or as Markdown with a plot."""
 
 from __future__ import annotations
 
@@ -8,19 +8,17 @@ from pathlib import Path
 
 from rich.table import Table
 
-from motet.harness.bench.figures import NOTE
 from motet.harness.bench.job import MOTET
-from motet.harness.bench.peers.field import PEERS
 from motet.harness.bench.plot import plot
 from motet.harness.bench.results import Figure, Results
-from motet.harness.bench.rows import LESS_IS_BETTER, UNITS, Row
+from motet.harness.bench.rows import LESS_IS_BETTER, RIVAL, UNITS, Row
 
-HEADINGS = ("work", "median", "spread", "p99", "CPU", "RSS MB", "JGroups", "ratio", "goal", "")
+HEADINGS = ("work", "median", "spread", "p99", "CPU", "RSS MB", "ratio", "goal", "")
 MARKS = {True: "met", False: "MISSED", None: ""}
 
 
 def table(results: Results) -> Table:
-    made = Table(*HEADINGS, caption=NOTE)
+    made = Table(*HEADINGS)
     for name in HEADINGS[1:]:
         made.columns[HEADINGS.index(name)].justify = "right"
     for section, figures in groupby(results.figures, key=lambda figure: figure.row.section):
@@ -44,7 +42,6 @@ def cells(results: Results, figure: Figure) -> tuple[str, ...]:
         f"{figure.p99:,.0f} µs" if figure.p99 is not None else "",
         " ".join(f"{share:.2f}" for share in _few(figure.cpu)),
         " ".join(f"{mb:.0f}" for mb in _few(figure.rss_mb)),
-        shown(row, row.reference, unit=False) if row.reference else "",
         _ratio(results, figure),
         _goal(row) if figure.system == MOTET else "",
         MARKS[results.is_met(figure)] + (f" {figure.missing} lost" if figure.missing else ""),
@@ -52,7 +49,7 @@ def cells(results: Results, figure: Figure) -> tuple[str, ...]:
 
 
 def _few(values: list[float]) -> list[float]:
-    """Of a large group the first, the middle one and the last."""
+    """At most three values: of a large group the first, the middle one and the last."""
     return values if len(values) <= 4 else [values[0], values[len(values) // 2], values[-1]]
 
 
@@ -76,21 +73,21 @@ def _ratio(results: Results, figure: Figure) -> str:
     if to_base is not None:
         return f"{to_base:.2f} of {figure.row.base}"
     ratio = results.ratio(figure)
-    return f"{ratio:.2f}" if ratio is not None else ""
+    return f"{ratio:.2f} of {RIVAL}" if ratio is not None else ""
 
 
 def _goal(row: Row) -> str:
     if row.goal is None:
         return ""
     sign = "≤" if row.metric in LESS_IS_BETTER else "≥"
-    return f"{sign} {row.goal:g}{'' if row.reference or row.base else ' ' + UNITS[row.metric]}"
+    return f"{sign} {row.goal:g}{'' if row.rival or row.base else ' ' + UNITS[row.metric]}"
 
 
 # Markdown
 
 
 def write_markdown(results: Results, path: Path) -> None:
-    """The tables, with a plot of the rates beside the file."""
+    """Write the tables, and a plot of the rates beside them."""
     picture = path.with_suffix(".svg")
     picture.write_text(plot(results), encoding="utf-8")
     path.write_text("\n".join(_markdown(results, picture.name)) + "\n", encoding="utf-8")
@@ -102,9 +99,9 @@ def _markdown(results: Results, picture: str) -> Iterator[str]:
     yield ""
     yield f"`{results.command}`, {machine['at']}, on {machine['cores']} × {machine['processor']}, "
     yield f"{machine['memory_gb']} GB, {machine['system']}, Python {machine['python']}, Motet {machine['motet']}; "
-    yield f"load before the run {machine['load_before']}. Reference: {NOTE}."
+    yield f"load before the run {machine['load_before']}. Peers, and ratios to them, are of the same run."
     yield ""
-    yield f"![rates of Motet beside JGroups and other peers]({picture})"
+    yield f"![rates of Motet and its peers]({picture})"
     for section, figures in groupby(results.figures, key=lambda figure: figure.row.section):
         yield from ("", f"## {section}", "", f"| {' | '.join(HEADINGS)} |", "|---" + "|--:" * (len(HEADINGS) - 1) + "|")
         for figure in figures:
@@ -117,7 +114,7 @@ def _about_peers(results: Results) -> Iterator[str]:
     measured = {figure.system for figure in results.figures if figure.system != MOTET}
     if measured:
         yield from ("", "## The peers", "")
-    for peer in PEERS if measured else ():
+    for peer in results.peers if measured else ():
         yield f"- {peer.name}: {peer.about}{f' (not measured: {peer.why_not})' if peer.why_not else ''}"
 
 

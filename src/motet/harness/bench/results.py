@@ -7,19 +7,19 @@ from dataclasses import asdict, dataclass, field
 from statistics import median
 from typing import Any
 
-from motet.harness.bench.figures import NOTE
 from motet.harness.bench.job import MOTET, Run
-from motet.harness.bench.rows import LESS_IS_BETTER, UNITS, Row
+from motet.harness.bench.peer import Peer
+from motet.harness.bench.rows import LESS_IS_BETTER, RIVAL, UNITS, Row
 
 
 @dataclass(slots=True)
 class Figure:
-    """One row as one system did it."""
+    """The runs of one row with one system."""
 
     row: Row
     system: str
     runs: list[Run] = field(default_factory=list)
-    skipped: str = ""  # why there are no runs
+    skipped: str = ""  # the reason if there are no runs
 
     def values(self) -> list[float]:
         return [_value(self.row, run) for run in self.runs]
@@ -35,7 +35,7 @@ class Figure:
 
     @property
     def cpu(self) -> list[float]:
-        """Cores that each member used, as in the middle run."""
+        """Cores used by each member in the median run."""
         return self._middle.cpu if self.runs else []
 
     @property
@@ -62,15 +62,18 @@ class Results:
     machine: dict[str, str | float]
     command: str
     figures: list[Figure] = field(default_factory=list)
+    peers: tuple[Peer, ...] = ()  # that this run was to measure, too
 
     def of(self, name: str, system: str = MOTET) -> Figure | None:
         found = (f for f in self.figures if f.row.name == name and f.system == system and f.runs)
         return next(found, None)
 
     def ratio(self, figure: Figure) -> float | None:
-        """To JGroups."""
-        reference, value = figure.row.reference, figure.value
-        return value / reference if reference and value is not None else None
+        """To what JGroups reached at the same work in this run."""
+        rival = self.of(figure.row.rival, RIVAL) if figure.row.rival else None
+        if rival is None or not rival.value or figure.value is None:
+            return None
+        return figure.value / rival.value
 
     def to_base(self, figure: Figure) -> float | None:
         base = self.of(figure.row.base, figure.system) if figure.row.base else None
@@ -79,12 +82,11 @@ class Results:
         return figure.value / base.value
 
     def is_met(self, figure: Figure) -> bool | None:
-        """None: there is no goal, or what it is compared with was not measured."""
+        """None if there is no goal, or if the base row was not measured."""
         row = figure.row
         if row.goal is None or figure.value is None or figure.system != MOTET:
             return None
-        reached = self.to_base(figure) if row.base else self.ratio(figure) if row.reference else figure.value
-
+        reached = self.to_base(figure) if row.base else self.ratio(figure) if row.rival else figure.value
         if reached is None:
             return None
         return reached <= row.goal if row.metric in LESS_IS_BETTER else reached >= row.goal
@@ -96,7 +98,6 @@ class Results:
         return {
             "machine": self.machine,
             "command": self.command,
-            "reference": NOTE,
             "rows": [self._entry(figure) for figure in self.figures],
         }
 
@@ -112,7 +113,6 @@ class Results:
             "least": _rounded(min(values, default=None)),
             "most": _rounded(max(values, default=None)),
             "p99": _rounded(figure.p99),
-            "reference": row.reference,
             "ratio": _rounded(self.ratio(figure)),
             "base": row.base or None,
             "to_base": _rounded(self.to_base(figure)),

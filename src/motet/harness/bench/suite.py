@@ -1,4 +1,4 @@
-"""Rows one after the other, each in as many runs as wanted; the runs of a row take turns with those of the peers."""
+"""Measures the rows one after the other; the runs of Motet and of its peers alternate within a row."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from motet.errors import MotetError
-from motet.harness.bench.conduct import measure
 from motet.harness.bench.job import MOTET, Run
-from motet.harness.bench.peers.field import PEERS, Peer, why_not
+from motet.harness.bench.measure import measure
+from motet.harness.bench.peer import Peer, absences, all_peers
 from motet.harness.bench.results import Figure, Results
 from motet.harness.bench.rows import Row
 
@@ -17,7 +17,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How long and how often."""
+    """The duration and the number of runs."""
 
     runs: int = 3
     seconds: float = 4.0
@@ -33,32 +33,34 @@ class Effort:
 
 def measure_all(rows: Sequence[Row], results: Results, effort: Effort, *, with_peers: bool, tell: Tell) -> None:
     """Fill the results, row by row, so that whoever looks on sees those that are done."""
-    absent = {peer.name: why_not(peer) for peer in PEERS} if with_peers else {}
+    results.peers = all_peers() if with_peers else ()
+    absent = absences(results.peers) if with_peers else {}
     for number, row in enumerate(rows, start=1):
         figures = [Figure(row, MOTET)]
-        if with_peers and row.has_peers:
-            figures += [_figure(row, peer, absent[peer.name]) for peer in PEERS if peer.does(row) and not peer.why_not]
+        if row.has_peers:
+            asked = (peer for peer in results.peers if peer.does(row) and not peer.why_not)
+            figures += [_figure(row, peer, absent[peer.name]) for peer in asked]
         results.figures += figures
         for run in range(effort.runs_for(row)):
             for figure in figures:
                 tell(f"{number}/{len(rows)} {row.name}, run {run + 1}, {figure.system}")
-                _add_run(figure, effort)
+                _add_run(figure, effort, results.peers)
 
 
 def _figure(row: Row, peer: Peer, reason: str) -> Figure:
     return Figure(row, peer.name, skipped=reason)
 
 
-def _add_run(figure: Figure, effort: Effort) -> None:
+def _add_run(figure: Figure, effort: Effort, peers: Sequence[Peer]) -> None:
     if figure.skipped:
         return
     try:
-        figure.runs.append(_measured(figure, effort))
+        figure.runs.append(_measured(figure, effort, peers))
     except MotetError as error:
         figure.skipped = str(error)
 
 
-def _measured(figure: Figure, effort: Effort) -> Run:
+def _measured(figure: Figure, effort: Effort, peers: Sequence[Peer]) -> Run:
     row = figure.row
-    warm_up = max([effort.warm_up, *(peer.warm_up for peer in PEERS if peer.name == figure.system)])
+    warm_up = max([effort.warm_up, *(peer.warm_up for peer in peers if peer.name == figure.system)])
     return measure(figure.system, row.kind, row.load, effort.seconds_for(row), warm_up)

@@ -1,4 +1,4 @@
-"""One process of a measurement. It speaks with the parent over a pipe: an address, "ready", then what its kind says."""
+"""A worker process of a measurement. It sends to its parent an address, "ready", and the results of its kind."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from random import Random
 from struct import Struct
 from typing import Any
 
+from motet.api.events import ViewInstalled
 from motet.api.group import Group
 from motet.errors import MotetError
-from motet.harness.bench.job import Job, Kind, Load, Outcome, Sample
-from motet.harness.bench.member import MotetParty
-from motet.harness.bench.party import Party, Tally, open_party
-from motet.protocol.membership.engine import ViewInstalled
+from motet.harness.bench.job import Job, Load, MeasurementKind, Sample, WorkerOutcome
+from motet.harness.bench.member import MotetSystem
+from motet.harness.bench.system_under_test import SystemUnderTest, Tally, open_system
 from motet.runtime.observe import memory_bytes
 
 STAMP = Struct("<q")
-BATCH_BYTES = 50_000  # what the application hands over at once
-POOL_BYTES = 1 << 20  # of different messages, sent again and again: the cost of making them is not ours
-LOOKS = 10  # at a process in the course of a measurement
+BATCH_BYTES = 50_000  # the bytes that the application sends in one call
+POOL_BYTES = 1 << 20  # a pool of different messages that is sent repeatedly, so that creating them is not measured
+SAMPLES = 10  # samples per measurement
 TIMEOUT_S = 30.0  # for the last messages
 
 
 def work(job: Job, pipe: Connection) -> None:
-    """The whole life of the process."""
+    """The main function of the process."""
     try:
         with asyncio.Runner(loop_factory=_new_loop) as runner:
             runner.run(_work(job, pipe))
@@ -46,54 +46,54 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 
 
 async def _work(job: Job, pipe: Connection) -> None:
-    party = await open_party(job)
-    pipe.send(party.address)
-    await party.meet(await _told(pipe))
+    system = await open_system(job)
+    pipe.send(system.address)
+    await system.connect(await _from_parent(pipe))
     pipe.send("ready")
-    pipe.send(await _KINDS[job.kind](job, party, pipe))
-    await _told(pipe)
-    await party.close()
+    pipe.send(await _KINDS[job.kind](job, system, pipe))
+    await _from_parent(pipe)
+    await system.close()
 
 
-async def _told(pipe: Connection) -> Any:
+async def _from_parent(pipe: Connection) -> Any:
     return await asyncio.to_thread(pipe.recv)
 
 
-# As many as go
+# Rates
 
 
-async def _rate(job: Job, party: Party, pipe: Connection) -> Outcome:
-    begin, end = await _told(pipe)
-    tally, outcome = Tally(), Outcome(job.index)
-    looking = asyncio.create_task(asyncio.to_thread(_look, tally, begin, end, outcome))
-    counting = asyncio.create_task(party.count(tally))
+async def _rate(job: Job, system: SystemUnderTest, pipe: Connection) -> WorkerOutcome:
+    begin, end = await _from_parent(pipe)
+    tally, outcome = Tally(), WorkerOutcome(job.index)
+    sampling = asyncio.create_task(asyncio.to_thread(_sample, tally, begin, end, outcome))
+    counting = asyncio.create_task(system.count(tally))
     if job.load.sends(job.index):
-        outcome.sent = await _send_until(party, job.load, end)
-    await looking
+        outcome.sent = await _send_until(system, job.load, end)
+    await sampling
     pipe.send(outcome.sent)
-    expected = await _told(pipe)
+    expected = await _from_parent(pipe)
     outcome.missing = await _until_all_came(tally, expected)
     counting.cancel()
     await asyncio.gather(counting, return_exceptions=True)
-    outcome.counters = party.counters()
+    outcome.counters = system.counters()
     return outcome
 
 
-def _look(tally: Tally, begin: float, end: float, outcome: Outcome) -> None:
-    """In a thread: a loop that is busy must not delay the looks."""
-    step = (end - begin) / LOOKS
-    for number in range(LOOKS + 1):
+def _sample(tally: Tally, begin: float, end: float, outcome: WorkerOutcome) -> None:
+    """Sample in a thread, so that a busy loop does not delay the samples."""
+    step = (end - begin) / SAMPLES
+    for number in range(SAMPLES + 1):
         time.sleep(max(0.0, begin + number * step - time.monotonic()))
         usage = resource.getrusage(resource.RUSAGE_SELF)
         cpu_s = usage.ru_utime + usage.ru_stime
         outcome.samples.append(Sample(time.monotonic(), tally.delivered, cpu_s, memory_bytes()))
 
 
-async def _send_until(party: Party, load: Load, end: float) -> int:
+async def _send_until(system: SystemUnderTest, load: Load, end: float) -> int:
     pool, sent = _pool(load.size), 0
     while time.monotonic() < end:
         batch = pool[sent % len(pool)] if load.size > BATCH_BYTES else pool[(sent // len(pool[0])) % len(pool)]
-        await party.send(batch)
+        await system.send(batch)
         sent += len(batch)
     return sent
 
@@ -115,31 +115,31 @@ async def _until_all_came(tally: Tally, expected: int) -> int:
     return expected - tally.delivered
 
 
-# How long one takes
+# Latencies
 
 
-async def _latency(job: Job, party: Party, pipe: Connection) -> Outcome:
-    begin, end = await _told(pipe)
-    tally, outcome = Tally(), Outcome(job.index)
-    looking = asyncio.create_task(asyncio.to_thread(_look, tally, begin, end, outcome))
-    taking = asyncio.create_task(_take_times(party, int(begin * 1e9), tally, outcome))
+async def _latency(job: Job, system: SystemUnderTest, pipe: Connection) -> WorkerOutcome:
+    begin, end = await _from_parent(pipe)
+    tally, outcome = Tally(), WorkerOutcome(job.index)
+    sampling = asyncio.create_task(asyncio.to_thread(_sample, tally, begin, end, outcome))
+    taking = asyncio.create_task(_take_times(system, int(begin * 1e9), tally, outcome))
     if job.load.sends(job.index):
-        outcome.sent = await _send_paced(party, job.load, end)
-        outcome.latencies_ns.clear()  # what counts is the way to others
+        outcome.sent = await _send_paced(system, job.load, end)
+        outcome.latencies_ns.clear()  # only latencies at other members count
         taking.cancel()
-    await looking
+    await sampling
     await asyncio.sleep(0.2)
     taking.cancel()
     await asyncio.gather(taking, return_exceptions=True)
     if job.load.sends(job.index):
         outcome.latencies_ns.clear()
-    outcome.counters = party.counters()
+    outcome.counters = system.counters()
     return outcome
 
 
-async def _take_times(party: Party, begin_ns: int, tally: Tally, outcome: Outcome) -> None:
+async def _take_times(system: SystemUnderTest, begin_ns: int, tally: Tally, outcome: WorkerOutcome) -> None:
     while True:
-        messages = await party.receive()
+        messages = await system.receive()
         now = time.monotonic_ns()
         for message in messages:
             (sent_ns,) = STAMP.unpack_from(message)
@@ -148,34 +148,36 @@ async def _take_times(party: Party, begin_ns: int, tally: Tally, outcome: Outcom
         tally.delivered += len(messages)
 
 
-async def _send_paced(party: Party, load: Load, end: float) -> int:
+async def _send_paced(system: SystemUnderTest, load: Load, end: float) -> int:
     filler, sent = bytes(load.size - STAMP.size), 0
     interval = 1 / load.rate
     due = time.monotonic()
     while due < end:
         await asyncio.sleep(max(0.0, due - time.monotonic()))
-        await party.send([STAMP.pack(time.monotonic_ns()) + filler])
+        await system.send([STAMP.pack(time.monotonic_ns()) + filler])
         sent += 1
         due += interval
     return sent
 
 
-# Questions and answers
+# Calls
 
 
-async def _calls(job: Job, party: Party, pipe: Connection) -> Outcome:
-    begin, end = await _told(pipe)
-    tally, outcome = Tally(), Outcome(job.index)
-    looking = asyncio.create_task(asyncio.to_thread(_look, tally, begin, end, outcome))
+async def _calls(job: Job, system: SystemUnderTest, pipe: Connection) -> WorkerOutcome:
+    begin, end = await _from_parent(pipe)
+    tally, outcome = Tally(), WorkerOutcome(job.index)
+    sampling = asyncio.create_task(asyncio.to_thread(_sample, tally, begin, end, outcome))
     if job.load.sends(job.index):
-        await asyncio.gather(*(_ask(party, job.load, begin, end, tally, outcome) for _ in range(job.load.callers)))
-    await looking
+        await asyncio.gather(*(_ask(system, job.load, begin, end, tally, outcome) for _ in range(job.load.callers)))
+    await sampling
     return outcome
 
 
-async def _ask(party: Party, load: Load, begin: float, end: float, tally: Tally, outcome: Outcome) -> None:
-    assert isinstance(party, MotetParty)
-    group, to, question = party.group, party.group.view.members[0], bytes(load.size)
+async def _ask(
+    system: SystemUnderTest, load: Load, begin: float, end: float, tally: Tally, outcome: WorkerOutcome
+) -> None:
+    assert isinstance(system, MotetSystem)
+    group, to, question = system.group, system.group.view.members[0], bytes(load.size)
     asked = time.monotonic()
     while asked < end:
         await group.call(to, question)
@@ -186,17 +188,17 @@ async def _ask(party: Party, load: Load, begin: float, end: float, tally: Tally,
         asked = answered
 
 
-# Views: the parent says what happens, and hears of every view
+# View changes: the parent injects faults and receives every view
 
 
-async def _views(job: Job, party: Party, pipe: Connection) -> Outcome:
-    assert isinstance(party, MotetParty)
-    watching = asyncio.create_task(_tell_views(party.group, pipe))
-    while (word := await _told(pipe)) != "end":
-        party.group.inject(word)
+async def _views(job: Job, system: SystemUnderTest, pipe: Connection) -> WorkerOutcome:
+    assert isinstance(system, MotetSystem)
+    watching = asyncio.create_task(_tell_views(system.group, pipe))
+    while (message := await _from_parent(pipe)) != "end":
+        system.group.inject(message)
     watching.cancel()
     await asyncio.gather(watching, return_exceptions=True)
-    return Outcome(job.index)
+    return WorkerOutcome(job.index)
 
 
 async def _tell_views(group: Group, pipe: Connection) -> None:
@@ -205,7 +207,7 @@ async def _tell_views(group: Group, pipe: Connection) -> None:
             pipe.send((time.monotonic(), len(event.view.members)))
 
 
-_KINDS: dict[Kind, Callable[[Job, Party, Connection], Awaitable[Outcome]]] = {
+_KINDS: dict[MeasurementKind, Callable[[Job, SystemUnderTest, Connection], Awaitable[WorkerOutcome]]] = {
     "rate": _rate,
     "latency": _latency,
     "calls": _calls,

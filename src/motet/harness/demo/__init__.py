@@ -1,1 +1,1 @@
-"""The whole story on one machine: what `motet demo` shows. Nothing else imports this room but the command line."""
+"""`motet demo`: a scripted demonstration on one machine. Only the command line imports this package."""

@@ -1,9 +1,8 @@
 """The Spark side of the demo, in a process of its own: a streaming query into Parquet, then the audit.
 
-Commands come on stdin, words go to stdout. A query that fails is started again from its checkpoint, as anybody would
-run it; how often that happened is told. One that fails again and again without a row in between ends the process, which
-reports the cause to the director. The thread that reads stdin ends the process when the director is gone, and the
-JVM goes with it.
+Commands arrive on stdin, messages go to stdout. A query that fails is restarted from its checkpoint, and the number of
+restarts is reported. If it fails repeatedly without a new row, the process reports the cause and exits. The thread that
+reads stdin ends the process when the director is gone, and the JVM ends with it.
 """
 
 from __future__ import annotations
@@ -20,21 +19,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from motet.errors import MotetError
-from motet.harness.demo.tether import say
+from motet.harness.child_link import say
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-LOOK_EVERY_S = 0.25
-PAUSE_S = 1.0  # before a query is started again
+POLL_EVERY_S = 0.25
+PAUSE_S = 1.0  # before a query is restarted
 MOST_FAILURES = 5  # in a row; Spark gives a Python worker ten seconds to start, which a busy machine may exceed
-MOST_LINES = 12  # of a cause
-COMPARED = ("epoch", "view", "sender", "seqno", "sent_at", "key", "payload")  # delivered_at is each member's own
+MOST_LINES = 12  # of the cause of a failure
+COMPARED = ("epoch", "view", "sender", "seqno", "sent_at", "key", "payload")  # delivered_at differs between members
 
 
-class QueryFailedError(MotetError):
-    """The streaming query fails whenever it is started."""
+class IngestFailedError(MotetError):
+    """The streaming query failed repeatedly without progress."""
 
 
 class Ingest:
@@ -46,7 +45,7 @@ class Ingest:
         self._position = 0
         self._restarts = 0
         self._failures = 0  # since the table last grew
-        self._told: tuple[int, int] | None = None
+        self._reported: tuple[int, int] | None = None
 
     def stream(self, command: dict[str, Any]) -> None:
         self._given = command
@@ -59,46 +58,48 @@ class Ingest:
             sink = source.load().writeStream.format("parquet").option("path", self._given["table"])
             sink = sink.option("checkpointLocation", self._given["checkpoint"]).trigger(processingTime="1 second")
             self._query, self._failure = sink.start(), None
-        except Exception as error:  # PySpark's own, or what the JVM threw
+        except Exception as error:  # an error of PySpark, or an exception of the JVM
             self._query, self._failure = None, error
 
-    def look(self) -> int:
-        """Tell how far the table is, and start a query again that failed. The answer is the table's last position."""
+    def refresh(self) -> int:
+        """Report the progress of the table, and restart a failed query. Returns the last position of the table."""
         if not self._given:
             return 0
         failure = self._failure or (self._query.exception() if self._query is not None else None)
         if failure is not None:
             self._start_again(failure)
         elif self._query is not None:
-            self._tell(*_progress(self._query))
+            self._report(*_progress(self._query))
         return self._position
 
-    def _tell(self, position: int, batches: int) -> None:
-        if position > self._position:  # one that was started again does not know yet how far it was
+    def _report(self, position: int, batches: int) -> None:
+        if position > self._position:  # a restarted query reports no position at first
             self._position, self._failures = position, 0
-        if (self._position, self._restarts) != self._told:
-            self._told = (self._position, self._restarts)
+        if (self._position, self._restarts) != self._reported:
+            self._reported = (self._position, self._restarts)
             say(stream={"position": self._position, "batches": batches, "restarts": self._restarts})
 
     def _start_again(self, failure: Exception) -> None:
         self._failures += 1
         if self._failures == MOST_FAILURES:
-            raise QueryFailedError(f"its query failed {MOST_FAILURES} times in a row: {cause_of(failure)}") from failure
+            raise IngestFailedError(
+                f"its query failed {MOST_FAILURES} times in a row: {cause_of(failure)}"
+            ) from failure
         sys.stderr.write(f"the query failed and is started again from its checkpoint: {failure}\n")
         self._restarts += 1
         time.sleep(PAUSE_S)
         self._start()
 
     def drain(self, position: int) -> None:
-        while self.look() < position:
-            time.sleep(LOOK_EVERY_S)
+        while self.refresh() < position:
+            time.sleep(POLL_EVERY_S)
         if self._query is not None:
             self._query.stop()
         self._given, self._query = {}, None
         say(drained=position)
 
     def compare(self, command: dict[str, Any]) -> None:
-        """The table beside the log that the journals hold, position by position."""
+        """Compare the table with the log in the journals, position by position."""
         table = self._spark.read.parquet(command["table"])
         counted = table.selectExpr("count(*) AS rows", "count(DISTINCT position) AS positions").first()
         assert counted is not None
@@ -122,7 +123,7 @@ class Ingest:
         Path(command["report"]).write_text(to_html(verdict, "Motet demo: the audit"), encoding="utf-8")
         say(audit=json.loads(verdict.to_json()))
 
-    def obey(self, command: dict[str, Any]) -> bool:
+    def execute(self, command: dict[str, Any]) -> bool:
         match command["do"]:
             case "stream":
                 self.stream(command)
@@ -138,10 +139,10 @@ class Ingest:
 
 
 def cause_of(error: Exception) -> str:
-    """The text of an error without the frames of Java's stack, which fill most of what Spark says."""
+    """The text of an error without Java stack frames, which are most of the text of a Spark error."""
     lines = [line.strip() for line in str(error).splitlines()]
-    told = [line for line in lines if line and not line.startswith(("at ", "... "))]
-    return "\n".join(told[:MOST_LINES])
+    reported = [line for line in lines if line and not line.startswith(("at ", "... "))]
+    return "\n".join(reported[:MOST_LINES])
 
 
 def _progress(query: StreamingQuery) -> tuple[int, int]:
@@ -158,7 +159,7 @@ def _commands() -> queue.Queue[dict[str, Any]]:
     def read() -> None:
         for line in sys.stdin:
             found.put(json.loads(line))
-        os._exit(1)  # the director is gone: the JVM sees our end and goes, too
+        os._exit(1)  # the director is gone; the JVM exits when this process does
 
     threading.Thread(target=read, name="commands", daemon=True).start()
     return found
@@ -175,11 +176,11 @@ def _session(scratch: str) -> SparkSession:
         "spark.python.authenticate.socketTimeout": "120s",
         "spark.sql.shuffle.partitions": "2",
     }
-    return build_session("local[2,4]", "motet demo", options)  # two cores; a task that fails is tried again
+    return build_session("local[2,4]", "motet demo", options)  # two cores; a failed task is retried
 
 
 def _stop(spark: SparkSession) -> None:
-    """With its JVM: it shall be gone before the director takes the scratch directory away."""
+    """Stop Spark and wait for its JVM, which must be gone before the director removes the scratch directory."""
     gateway = spark.sparkContext._gateway
     spark.stop()
     process = getattr(gateway, "proc", None)
@@ -205,7 +206,7 @@ def _work(given: dict[str, Any]) -> None:
     goes_on = True
     while goes_on:
         with contextlib.suppress(queue.Empty):
-            goes_on = work.obey(commands.get(timeout=LOOK_EVERY_S))
-        work.look()
+            goes_on = work.execute(commands.get(timeout=POLL_EVERY_S))
+        work.refresh()
     _stop(spark)
     say(left=True)

@@ -1,26 +1,28 @@
-"""Who takes part in the demo, for how long each act goes on, and where its files are."""
+"""The plan of the demo: its members, the duration of each act, and the places of its files."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
+from motet.config import Settings
+
 NAMES = ("ada", "ben", "cleo", "dan", "eve")
-SPEAKERS = ("ada", "ben", "cleo")
-VICTIM = "ada"  # the oldest, so it coordinates; it speaks; and Spark asks it first
+SENDERS = ("ada", "ben", "cleo")
+VICTIM = "ada"  # the oldest member, so it coordinates; it sends; and Spark tries it first
 MAJORITY = ("ada", "ben", "dan")
-MINORITY = ("cleo", "eve")  # one of them speaks: it must wait
+MINORITY = ("cleo", "eve")  # one of them is a sender, whose messages must wait
 ASKED_BY_SPARK = (VICTIM, "ben", "dan", "cleo", "eve")
 
 GROUP = "demo"
-RATE = 200  # messages per second of each speaker
-LOSS = 0.1  # of all datagrams
-LOSSY = f"drop={LOSS}@*:in"  # at the member that they reach, so that each is drawn for once
+RATE = 200  # messages per second of each sender
+LOSS = 0.1  # share of all datagrams
+LOSSY = f"drop={LOSS}@*:in"  # at the receiver, so that each datagram is drawn for once
 QUICK_S = 6.0
 SECONDS = 48.0
-DEADLINE_S = 300.0  # far beyond what an act takes, for a machine may have much else to do
+DEADLINE_S = 300.0  # far more than an act takes, for a loaded machine
 
-SETTINGS = {  # a laptop that starts a JVM beside five members may leave one without a processor for a second
+SETTINGS: Settings = {  # tolerates a member without a processor for a second while a laptop starts a JVM
     "heartbeat": "200ms",
     "suspect": "2s",
     "verify": "500ms",
@@ -29,15 +31,15 @@ SETTINGS = {  # a laptop that starts a JVM beside five members may leave one wit
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DemoPlan:
     out: Path
-    seconds: float = SECONDS  # of traffic in all; what must be waited for comes on top
+    seconds: float = SECONDS  # of traffic in total, without the times of waiting
     with_spark: bool = True
     no_spark_because: str = ""
     deadline_s: float = DEADLINE_S  # for one act, beyond its traffic
 
     def share(self, part: float) -> float:
-        """An act's part of the time."""
+        """The seconds of traffic of an act."""
         return self.seconds * part
 
     @property
@@ -62,7 +64,7 @@ class Plan:
 
     @property
     def logs(self) -> Path:
-        """What each process wrote on its error stream."""
+        """The directory of the stderr of each process."""
         return self.out / "logs"
 
     def log_of(self, process: str) -> Path:
@@ -70,5 +72,5 @@ class Plan:
 
     @property
     def scratch(self) -> Path:
-        """Temporary files of all processes; gone when the demo ends, however it ends."""
+        """Temporary files of all processes; always removed at the end of the demo."""
         return self.out / "scratch"

@@ -1,4 +1,4 @@
-"""The processes of the demo together: five members and Spark. Starts, kills, cuts and mends; knows nothing of acts."""
+"""The processes of the demo, five members and Spark: starts them, kills them, and injects network faults."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from motet.admin.client import AdminClient, parse_endpoint
-from motet.harness.demo.board import Board, DemoError
-from motet.harness.demo.child import Child, Word
-from motet.harness.demo.plan import ASKED_BY_SPARK, NAMES, Plan
-from motet.harness.demo.player import Part
+from motet.harness.demo.child_process import ChildProcess, ProcessMessage
+from motet.harness.demo.member_process import MemberArguments
+from motet.harness.demo.plan import ASKED_BY_SPARK, NAMES, DemoPlan
+from motet.harness.demo.status import DemoError, DemoStatus
 
 ANY_PORT = "127.0.0.1:0"
 
 
 class Processes:
-    def __init__(self, plan: Plan, board: Board) -> None:
+    def __init__(self, plan: DemoPlan, status: DemoStatus) -> None:
         self.plan = plan
-        self.board = board
-        self.places: dict[str, dict[str, str]] = {}  # name -> where it is reached: member, log, admin
+        self.status = status
+        self.places: dict[str, dict[str, str]] = {}  # name -> its endpoints: member, log, admin
         self.broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.spark: Child | None = None
-        self._members: dict[str, Child] = {}
+        self.spark: ChildProcess | None = None
+        self._members: dict[str, ChildProcess] = {}
 
     # Members
 
-    async def start(self, name: str) -> Word:
-        """Start it, or start it again at the places where it was before."""
-        line, places = self.board[name], self.places.get(name, {})
-        part = Part(
+    async def start(self, name: str) -> ProcessMessage:
+        """Start a member, or restart it at its previous endpoints."""
+        line, places = self.status[name], self.places.get(name, {})
+        part = MemberArguments(
             name=name,
-            life=line.life,
+            incarnation=line.incarnation,
             bind=places.get("member", ANY_PORT),
             seeds=tuple(place["member"] for other, place in self.places.items() if other != name),
             journal=str(self.plan.journals / name),
@@ -42,18 +42,18 @@ class Processes:
             parent=os.getpid(),
         )
         line.state = "starting"
-        child = self._child(name, line.hear)
+        child = self._child(name, line.on_message)
         self._members[name] = child
-        with self.board.waiting(f"{name} has started", name):
-            await child.start("player", part.as_json(), self._environment())
-            started = await child.expect("started")
+        with self.status.waiting(f"{name} has started", name):
+            await child.start("member", part.as_json(), self._environment())
+            started = await child.receive("started")
         self.places[name] = {"member": started["started"], **started["services"]}
-        line.state, line.is_alive = "listens", True
+        line.state, line.is_alive = "receives", True
         return started
 
     def kill(self, name: str) -> int:
-        """kill -9; the answer is the process that is no more."""
-        child, line = self._members[name], self.board[name]
+        """Send SIGKILL. Returns the pid of the killed process."""
+        child, line = self._members[name], self.status[name]
         child.kill()
         line.state, line.is_alive, line.members = "killed", False, ()
         return child.pid
@@ -61,18 +61,18 @@ class Processes:
     async def reap(self, name: str) -> None:
         await self._members[name].ended()
 
-    def speak(self, names: Iterable[str]) -> None:
+    def start_sending(self, names: Iterable[str]) -> None:
         for name in names:
-            self._members[name].say(do="speak")
-            self.board[name].state = "speaks"
+            self._members[name].say(do="start_sending")
+            self.status[name].state = "sends"
 
-    def hush(self, names: Iterable[str]) -> None:
+    def stop_sending(self, names: Iterable[str]) -> None:
         for name in names:
-            self._members[name].say(do="hush")
-            self.board[name].state = "listens"
+            self._members[name].say(do="stop_sending")
+            self.status[name].state = "receives"
 
-    async def snapshot(self, name: str) -> Word:
-        with self.board.waiting(f"{name} has a snapshot", name):
+    async def snapshot(self, name: str) -> ProcessMessage:
+        with self.status.waiting(f"{name} has a snapshot", name):
             answer = await self._members[name].ask("snapshot", do="snapshot", directory=str(self.plan.snapshots))
         return dict(answer["snapshot"])
 
@@ -81,7 +81,7 @@ class Processes:
         child.may_end = True
         child.say(do="leave")
         await child.ended()
-        self.board[name].state, self.board[name].is_alive = "left", False
+        self.status[name].state, self.status[name].is_alive = "left", False
 
     # Faults, as `motet probe HOST:PORT fault RULE` makes them
 
@@ -92,33 +92,33 @@ class Processes:
                 await asyncio.to_thread(client.operate, "fault", {"rule": rule})
 
     async def cut(self, here: tuple[str, ...], there: tuple[str, ...]) -> None:
-        """A rule cuts both ways, so one side has them all."""
+        """Cut all links between the sides. A rule cuts both directions, so it is set on one side only."""
         await asyncio.gather(*(self.fault([name], *(f"cut@{other}" for other in there)) for name in here))
 
     # Spark
 
     async def start_spark(self) -> None:
-        """A JVM takes its time: start it early, and let it read when all members can be asked."""
-        self.board.stream.state = "starting"
-        self.spark = self._child("spark", self._hear_spark)
+        """Start Spark early, since a JVM starts slowly; begin the query when all members have started."""
+        self.status.stream.state = "starting"
+        self.spark = self._child("spark", self._on_spark_message)
         given = {"parent": os.getpid(), "scratch": str(self.plan.scratch)}
-        with self.board.waiting("Spark has started", "spark"):
+        with self.status.waiting("Spark has started", "spark"):
             await self.spark.start("ingest", json.dumps(given), self._environment())
-            await self.spark.expect("ready")
-        await self.board.until(lambda: len(self.places) == len(NAMES), "all members are started")
+            await self.spark.receive("ready")
+        await self.status.until(lambda: len(self.places) == len(NAMES), "all members are started")
         members = ",".join(self.places[name]["log"] for name in ASKED_BY_SPARK)
         where = {"members": members, "table": str(self.plan.table), "checkpoint": str(self.plan.checkpoint)}
         await self.ask_spark("streaming", do="stream", **where)
-        self.board.stream.state = "streams"
+        self.status.stream.state = "streams"
 
-    def _hear_spark(self, word: Word) -> None:
-        stream = self.board.stream
-        for name, value in word.get("stream", {}).items():
+    def _on_spark_message(self, message: ProcessMessage) -> None:
+        stream = self.status.stream
+        for name, value in message.get("stream", {}).items():
             setattr(stream, name, value)
 
-    async def ask_spark(self, answer: str, **command: str | int) -> Word:
+    async def ask_spark(self, answer: str, **command: str | int) -> ProcessMessage:
         assert self.spark is not None
-        with self.board.waiting(f"Spark answers '{answer}'", "spark"):
+        with self.status.waiting(f"Spark answers '{answer}'", "spark"):
             return dict(await self.spark.ask(answer, **command))
 
     async def end_spark(self) -> None:
@@ -127,14 +127,14 @@ class Processes:
             self.spark.say(do="leave")
             await self.spark.ended()
 
-    # All
+    # All processes
 
-    def _child(self, name: str, hear: Callable[[Word], None]) -> Child:
-        return Child(name, self.plan.log_of(name), hear, partial(self._died, name))
+    def _child(self, name: str, on_message: Callable[[ProcessMessage], None]) -> ChildProcess:
+        return ChildProcess(name, self.plan.log_of(name), on_message, partial(self._died, name))
 
     def _died(self, name: str, error: DemoError) -> None:
         if name in NAMES:
-            self.board[name].state = "died"
+            self.status[name].state = "died"
         if not self.broken.done():
             self.broken.set_exception(error)
 
@@ -142,11 +142,11 @@ class Processes:
         return os.environ | {"TMPDIR": str(self.plan.scratch), "PYTHONUNBUFFERED": "1"}
 
     @property
-    def children(self) -> list[Child]:
+    def children(self) -> list[ChildProcess]:
         return [*self._members.values(), *([self.spark] if self.spark is not None else [])]
 
     def kill_all(self) -> None:
-        """At once, from anywhere; also when the loop is not running any more."""
+        """Kill all processes; safe in a signal handler, and when the loop is no longer running."""
         for child in self.children:
             child.kill()
 
@@ -154,4 +154,4 @@ class Processes:
         self.kill_all()
         await asyncio.gather(*(child.ended() for child in self.children), return_exceptions=True)
         if self.broken.done():
-            self.broken.exception()  # looked at: it was told already
+            self.broken.exception()  # retrieved, since it was reported already

@@ -1,4 +1,4 @@
-"""Run something to its end, or until somebody interrupts it: then it cleans up behind itself, without a traceback."""
+"""Runs a coroutine to its end or until a signal interrupts it; then it cleans up, without a traceback."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class Interrupted(Exception):  # noqa: N818 - it is no error: somebody wanted it
+class Interrupted(Exception):  # noqa: N818 - an intended interruption is no error
     def __init__(self, number: int) -> None:
         super().__init__(number)
         self.signal = signal.Signals(number)
@@ -22,7 +22,7 @@ class Interrupted(Exception):  # noqa: N818 - it is no error: somebody wanted it
 
 
 def run_until_interrupted(work: Coroutine[Any, Any, T]) -> T:
-    """SIGINT, SIGTERM and SIGHUP cancel the work; when it has cleaned up, Interrupted says which of them it was."""
+    """SIGINT, SIGTERM and SIGHUP cancel the work. After its clean-up, Interrupted is raised with the signal."""
     return asyncio.run(_guarded(work))
 
 
@@ -32,11 +32,11 @@ async def _guarded(work: Coroutine[Any, Any, T]) -> T:
 
     def interrupt(number: int) -> None:
         received.append(number)
-        if len(received) == 1:  # an impatient second signal must not stop the cleaning up
+        if len(received) == 1:  # a second signal must not interrupt the clean-up
             task.cancel()
 
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    with contextlib.suppress(ValueError, RuntimeError):  # not in the main thread: nobody sends it signals
+    with contextlib.suppress(ValueError, RuntimeError):  # outside the main thread no signal handlers can be set
         for number in numbers:
             loop.add_signal_handler(number, interrupt, number)
     try:

@@ -1,4 +1,4 @@
-"""What a run found, for people and for programs."""
+"""The report of a run, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from motet.harness.runs.child import MemberReport
-from motet.harness.runs.perform import Outcome
+from motet.harness.runs.member_process import MemberReport
+from motet.harness.runs.perform import RunOutcome
 from motet.harness.runs.snapshots import snapshot_lines
 from motet.harness.runs.work import name_of
 
 # A member cannot tell what was lost on the way to it before its sender repeats or announces it.
-UNKNOWN_WAIT = "nothing that it knows of (others may wait for it: what was lost on the way to it, it has not seen)"
-SUSTAINED_S = 1.0  # a rate over less than this says nothing
+UNKNOWN_WAIT = "nothing that it knows of (others may wait for it: it does not know which datagrams to it were lost)"
+SUSTAINED_S = 1.0  # a rate over a shorter time is not meaningful
 
 
 def rate_of(report: MemberReport) -> float | None:
-    """Messages per second; None unless it was sustained."""
+    """Messages per second; None if the deliveries took less than SUSTAINED_S."""
     return report.delivered / report.seconds if report.seconds >= SUSTAINED_S else None
 
 
-def summary(outcome: Outcome) -> dict[str, Any]:
+def summary(outcome: RunOutcome) -> dict[str, Any]:
     plan, verdict = outcome.plan, outcome.verdict
     rates = [rate_of(report) for report in outcome.reports.values()]
     sustained = [rate for rate in rates if rate is not None]
@@ -47,8 +47,8 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         "notes": verdict.notes,
         "messages_per_s": round(min(sustained)) if sustained and len(sustained) == len(rates) else None,
         "results": [_result(report) for report in outcome.reports.values()],
-        "standings": {name_of(index): standing for index, standing in outcome.standings.items()},
-        "said": {name_of(index): lines for index, lines in outcome.said.items()},
+        "statuses": {name_of(index): status for index, status in outcome.statuses.items()},
+        "stderr": {name_of(index): lines for index, lines in outcome.stderr.items()},
         "snapshot": outcome.snapshot,
     }
 
@@ -61,7 +61,7 @@ def _result(report: MemberReport) -> dict[str, Any]:
 # For people, in 80 columns
 
 
-def print_outcome(outcome: Outcome, console: Console) -> None:
+def print_outcome(outcome: RunOutcome, console: Console) -> None:
     if outcome.reports:
         console.print(_sequences(outcome))
         console.print()
@@ -74,8 +74,8 @@ def print_outcome(outcome: Outcome, console: Console) -> None:
     console.print()
     _print_verdict(outcome, console)
     if outcome.failure:
-        print_standings(outcome, console)
-    _print_said(outcome, console)
+        print_statuses(outcome, console)
+    _print_stderr(outcome, console)
 
 
 def _table(*names: str) -> Table:
@@ -85,7 +85,7 @@ def _table(*names: str) -> Table:
     return table
 
 
-def _sequences(outcome: Outcome) -> Table:
+def _sequences(outcome: RunOutcome) -> Table:
     table = _table("member", "delivered", "stable", "rolled back", "failed", "views", "digest")
     for report in outcome.reports.values():
         figures = (report.delivered, report.stable, report.rolled_back, report.failed_sends, report.views)
@@ -93,7 +93,7 @@ def _sequences(outcome: Outcome) -> Table:
     return table
 
 
-def _figures(outcome: Outcome) -> Table:
+def _figures(outcome: RunOutcome) -> Table:
     table = _table("member", "per s", "MB/s", "median", "p99", "CPU s", "MB", "frames", "resent")
     for report in outcome.reports.values():
         rate = rate_of(report)
@@ -111,53 +111,55 @@ def _figures(outcome: Outcome) -> Table:
     return table
 
 
-def _print_remarks(outcome: Outcome, console: Console) -> None:
+def _print_remarks(outcome: RunOutcome, console: Console) -> None:
     remark = "median and p99 are from sending to delivery; MB is memory at the end"
     if any(rate_of(report) is None for report in outcome.reports.values()):
         remark += "; no rate where the deliveries took less than a second: send more messages for one"
     console.print(remark, style="dim", soft_wrap=True)
 
 
-def _print_verdict(outcome: Outcome, console: Console) -> None:
+def _print_verdict(outcome: RunOutcome, console: Console) -> None:
     verdict = outcome.verdict
     if outcome.failure:
-        _say(console, f"The run did not come to its end: {outcome.failure}.", "red")
+        _say(console, f"The run was not completed: {outcome.failure}.", "red")
     for problem in verdict.problems:
         _say(console, problem + ".", "red")
     for note in verdict.notes:
         _say(console, f"Note: {note}.")
     if outcome.reports and verdict.is_same and not outcome.failure:
-        whole = "Wherever members have a stable position, it is the same message; not all have every position."
-        _say(console, whole if verdict.has_gaps else "All members have the same stable sequence, by content.", "green")
+        partial = "Wherever members have a stable position, it is the same message; not all have every position."
+        _say(
+            console, partial if verdict.has_gaps else "All members have the same stable sequence, by content.", "green"
+        )
     if outcome.holds:
         _say(console, f"Everything that was accepted was {_fate(outcome)}.", "green")
 
 
-def _fate(outcome: Outcome) -> str:
+def _fate(outcome: RunOutcome) -> str:
     had_failures = any(report.failed_sends or report.rolled_back for report in outcome.reports.values())
     return "delivered, or reported as failed or rolled back" if had_failures else "delivered"
 
 
-def print_standings(outcome: Outcome, console: Console) -> None:
-    """Which member stood where when it was last heard."""
-    for index, standing in outcome.standings.items():
-        _say(console, f"{name_of(index)}: {'; '.join(_standing(standing))}")
+def print_statuses(outcome: RunOutcome, console: Console) -> None:
+    """Print the last status of each member."""
+    for index, status in outcome.statuses.items():
+        _say(console, f"{name_of(index)}: {'; '.join(_status(status))}")
 
 
-def _standing(standing: dict[str, Any]) -> Iterator[str]:
-    if not standing:
-        yield "was not heard of"
+def _status(status: dict[str, Any]) -> Iterator[str]:
+    if not status:
+        yield "no status was received"
         return
-    primary = "primary" if standing["is_primary"] else "not primary"
-    yield f"view {standing['view']} ({', '.join(standing['view_members'])}; {primary})"
-    yield f"position {standing['position']}, stable {standing['stable']}, hold-back queue {standing['held_back']}"
-    yield f"accepted {standing['accepted']} of its own" + ("" if standing["has_sent_all"] else ", and has more to send")
-    yield "waits for " + (", ".join(standing["waits_for"]) or UNKNOWN_WAIT)
+    primary = "primary" if status["is_primary"] else "not primary"
+    yield f"view {status['view']} ({', '.join(status['view_members'])}; {primary})"
+    yield f"position {status['position']}, stable {status['stable']}, hold-back queue {status['held_back']}"
+    yield f"accepted {status['accepted']} of its own" + ("" if status["has_sent_all"] else ", and has more to send")
+    yield "waits for " + (", ".join(status["waits_for"]) or UNKNOWN_WAIT)
 
 
-def _print_said(outcome: Outcome, console: Console) -> None:
-    """What the processes wrote to their error streams."""
-    for index, lines in outcome.said.items():
+def _print_stderr(outcome: RunOutcome, console: Console) -> None:
+    """Print the last lines of the stderr of each process."""
+    for index, lines in outcome.stderr.items():
         _say(console, f"{name_of(index)} wrote:")
         for line in lines:
             _say(console, f"  {line}", "dim")

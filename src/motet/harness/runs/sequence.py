@@ -1,7 +1,7 @@
-"""What one member delivered in total order, by position, and where the sequences of two members differ.
+"""The sequence that one member delivered in total order, by position, and the comparison of two sequences.
 
-What is rolled back is forgotten, so what is delivered again counts once. A member that was removed and merged back has
-no journal to fetch what it missed from, or fetches it: so positions may have gaps.
+Rolled-back deliveries are removed, so a message that is delivered again counts once. A member that was removed and
+merged back has gaps in its positions, unless it fetches what it missed into a journal.
 
 Memory: eight bytes per message.
 """
@@ -24,8 +24,8 @@ from motet.harness.runs.work import IDENTITY_BYTES, NUMBER_BITS, filler_byte
 Entries = npt.NDArray[np.uint64]
 
 
-class Span(NamedTuple):
-    """Entries of neighbouring positions."""
+class SequenceSpan(NamedTuple):
+    """Entries of consecutive positions."""
 
     first: int
     entries: Entries
@@ -36,7 +36,7 @@ class Span(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class SequenceDifference:
     position: int
     one: int  # entries
     other: int
@@ -49,7 +49,7 @@ class DeliveredSequence:
 
     @property
     def next_position(self) -> int:
-        """Of what is delivered next, if nothing is missed."""
+        """The position of the next delivery, if none is missed."""
         if not self._starts:
             return 1
         position, index = self._starts[-1]
@@ -59,7 +59,7 @@ class DeliveredSequence:
         return len(self._entries)
 
     def add(self, position: int, entries: bytes) -> None:
-        """Messages at `position` and those that follow it. Whatever was there before was delivered in vain."""
+        """Messages at `position` and those that follow it. Earlier entries at these positions are removed."""
         if position < self.next_position:
             self.roll_back(position)
         if position != self.next_position or not self._starts:
@@ -67,7 +67,7 @@ class DeliveredSequence:
         self._entries.frombytes(entries)
 
     def roll_back(self, first: int) -> list[int]:
-        """Forget what is at `first` and after it; the answer is what that was."""
+        """Remove the entries from position `first` on, and return them."""
         kept = len(self._entries)
         while self._starts and self._starts[-1][0] >= first:
             kept = self._starts.pop()[1]
@@ -78,8 +78,8 @@ class DeliveredSequence:
         del self._entries[kept:]
         return forgotten
 
-    def spans(self, last: int | None = None) -> Iterator[Span]:
-        """What is there up to position `last`."""
+    def spans(self, last: int | None = None) -> Iterator[SequenceSpan]:
+        """The entries up to position `last`."""
         if not self._starts:
             return
         entries = np.frombuffer(self._entries, dtype=np.uint64)
@@ -87,7 +87,7 @@ class DeliveredSequence:
         for (position, index), end in zip(self._starts, ends, strict=True):
             stop = end if last is None else min(end, index + max(0, last - position + 1))
             if stop > index:
-                yield Span(position, entries[index:stop].copy())
+                yield SequenceSpan(position, entries[index:stop].copy())
 
 
 def read_batch(sender: int, payloads: Sequence[bytes], size: int) -> tuple[bytes, int]:
@@ -97,18 +97,18 @@ def read_batch(sender: int, payloads: Sequence[bytes], size: int) -> tuple[bytes
     """
     joined = b"".join(payloads)
     if len(joined) != size * len(payloads):
-        whole = [payload[:IDENTITY_BYTES].ljust(IDENTITY_BYTES) for payload in payloads]
-        return b"".join(whole), sum(len(payload) != size for payload in payloads)
+        padded = [payload[:IDENTITY_BYTES].ljust(IDENTITY_BYTES) for payload in payloads]
+        return b"".join(padded), sum(len(payload) != size for payload in payloads)
     rows = np.frombuffer(joined, dtype=np.uint8).reshape(len(payloads), size)
     entries = np.ascontiguousarray(rows[:, :IDENTITY_BYTES]).view("<u8").ravel()
     is_wrong = (entries >> np.uint64(NUMBER_BITS) != sender) | (rows[:, IDENTITY_BYTES:] != filler_byte(sender)).any(1)
     return entries.tobytes(), int(np.count_nonzero(is_wrong))
 
 
-# Files, by which a member hands its sequence to whoever judges it
+# Files, by which a member passes its sequence to the evaluation
 
 
-def save(path: Path, spans: Sequence[Span]) -> None:
+def save(path: Path, spans: Sequence[SequenceSpan]) -> None:
     """A line of JSON with the first position and the length of each span, and then the entries of all of them."""
     with path.open("wb") as file:
         file.write(json.dumps([(span.first, len(span.entries)) for span in spans]).encode() + b"\n")
@@ -116,10 +116,10 @@ def save(path: Path, spans: Sequence[Span]) -> None:
             file.write(span.entries.tobytes())
 
 
-def load(path: Path) -> list[Span]:
+def load(path: Path) -> list[SequenceSpan]:
     with path.open("rb") as file:
         heads = json.loads(file.readline())
-        return [Span(first, np.frombuffer(file.read(8 * count), dtype=np.uint64)) for first, count in heads]
+        return [SequenceSpan(first, np.frombuffer(file.read(8 * count), dtype=np.uint64)) for first, count in heads]
 
 
 def save_numbers(path: Path, numbers: Sequence[int]) -> None:
@@ -128,12 +128,12 @@ def save_numbers(path: Path, numbers: Sequence[int]) -> None:
 
 
 def load_numbers(path: Path) -> npt.NDArray[np.uint64]:
-    """None are there if the member had nothing to say."""
+    """The numbers in the file; empty if the member wrote none."""
     return np.fromfile(path, dtype=np.uint64) if path.exists() else np.zeros(0, np.uint64)
 
 
-def digest(spans: Sequence[Span]) -> str:
-    """Of positions, senders and contents."""
+def digest(spans: Sequence[SequenceSpan]) -> str:
+    """A digest of positions, senders and contents."""
     made = hashlib.sha256()
     for span in spans:
         made.update(b"%d %d " % (span.first, len(span.entries)))
@@ -141,7 +141,7 @@ def digest(spans: Sequence[Span]) -> str:
     return made.hexdigest()[:16]
 
 
-def gaps(spans: Sequence[Span], last: int) -> list[tuple[int, int]]:
+def gaps(spans: Sequence[SequenceSpan], last: int) -> list[tuple[int, int]]:
     """Positions up to `last` that are missing, first and last of each gap."""
     missing, expected = [], 1
     for span in spans:
@@ -151,13 +151,13 @@ def gaps(spans: Sequence[Span], last: int) -> list[tuple[int, int]]:
     return [*missing, (expected, last)] if expected <= last else missing
 
 
-def first_difference(one: Sequence[Span], other: Sequence[Span]) -> Difference | None:
-    """At the smallest position that both have and do not agree on."""
+def first_difference(one: Sequence[SequenceSpan], other: Sequence[SequenceSpan]) -> SequenceDifference | None:
+    """The difference at the smallest position that both have with different entries."""
     found = (_difference(a, b) for a in one for b in other if a.first <= b.last and b.first <= a.last)
     return min((d for d in found if d is not None), key=lambda d: d.position, default=None)
 
 
-def _difference(one: Span, other: Span) -> Difference | None:
+def _difference(one: SequenceSpan, other: SequenceSpan) -> SequenceDifference | None:
     first, last = max(one.first, other.first), min(one.last, other.last)
     ours = one.entries[first - one.first : last - one.first + 1]
     theirs = other.entries[first - other.first : last - other.first + 1]
@@ -165,14 +165,14 @@ def _difference(one: Span, other: Span) -> Difference | None:
     if not len(unequal):
         return None
     at = int(unequal[0])
-    return Difference(first + at, int(ours[at]), int(theirs[at]))
+    return SequenceDifference(first + at, int(ours[at]), int(theirs[at]))
 
 
-def holds(spans: Sequence[Span], entry: int) -> bool:
+def holds(spans: Sequence[SequenceSpan], entry: int) -> bool:
     return any((span.entries == np.uint64(entry)).any() for span in spans)
 
 
-def counts_of(spans: Sequence[Span], sender: int, messages: int) -> npt.NDArray[np.int64]:
+def counts_of(spans: Sequence[SequenceSpan], sender: int, messages: int) -> npt.NDArray[np.int64]:
     """How often each message of one sender is there, by its number; all of them are below `messages`."""
     counts = np.zeros(messages, np.int64)
     for span in spans:

@@ -1,4 +1,4 @@
-"""A snapshot as people read it: of each member its state, and of each channel what was in flight."""
+"""A snapshot as text: the state of each member, and the messages in flight on each channel."""
 
 from __future__ import annotations
 
@@ -25,9 +25,8 @@ def snapshot_lines(snapshot: dict[str, Any]) -> Iterator[str]:
 
 
 def is_one_cut(snapshot: dict[str, Any]) -> bool:
-    """What a member had delivered and what was in flight to it are together all that was sent before the cut.
-
-    So that is the same number of messages for every member.
+    """Whether the snapshot is one cut: messages delivered at a member plus those in flight to it are all messages sent
+    before the cut, so their number must be equal at all members.
     """
     return len({member["position"] + _ordered(member) for member in snapshot["members"]}) == 1
 
@@ -41,7 +40,7 @@ def _member_lines(member: dict[str, Any]) -> Iterator[str]:
     for window in member["windows"]:
         span = f"low {window['low']}, delivered {window['delivered']}, high {window['high']}"
         yield f"  window {window['stream']} {short(window['peer'])}: {span}"
-    held = [_held(one) for one in member["held_back"]]
+    held = [_held_back(one) for one in member["held_back"]]
     yield f"  hold-back queue: {len(held)} frames" + _listed(held)
     sent = [f"{one['frame']} {one['id']} to {', '.join(map(short, one['to']))}" for one in member["retransmitted"]]
     yield f"  still retransmitted: {len(sent)} frames" + _listed(sent)
@@ -49,7 +48,7 @@ def _member_lines(member: dict[str, Any]) -> Iterator[str]:
     yield f"  accepted and not sent: {len(waiting)} messages" + _listed(waiting)
 
 
-def _held(one: dict[str, Any]) -> str:
+def _held_back(one: dict[str, Any]) -> str:
     state = "agreed" if one["is_decided"] else "proposed"
     return f"{short(one['sender'])}/{one['id']} {state} {one['number']}"
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from motet.harness.runs.perform import Outcome, perform
-from motet.harness.runs.work import Plan
+from motet.harness.runs.perform import RunOutcome, perform
+from motet.harness.runs.work import RunPlan
 
 STRATEGIES = ("window", "continuous")
 # With the start of its processes a case then ends within a minute, whatever happens. The wan preset is made for round
@@ -22,7 +22,7 @@ LATE = "2000ms:0.5"
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class SuiteCase:
     name: str
     about: str
     members: tuple[int, int]  # with the window strategy, and with the continuous one
@@ -32,9 +32,9 @@ class Case:
     snapshot_after: int = 0
     kills_sender: bool = False
 
-    def plan(self, strategy: str, preset: str) -> Plan:
+    def plan(self, strategy: str, preset: str) -> RunPlan:
         members = self.members[STRATEGIES.index(strategy)]
-        return Plan(
+        return RunPlan(
             members,
             self.senders or members,
             self.messages,
@@ -47,33 +47,35 @@ class Case:
 
 
 CASES = (
-    Case("one-sender", "one member sends", (3, 4), 150, senders=1),
-    Case("several-senders", "all members send at once: ties are broken", (5, 3), 300),
-    Case("drop-25", "a quarter of all datagrams is lost", (4, 5), 120, ("drop=0.25@*:in",)),
-    # The continuous strategy retransmits every 1.24 s on average, and a try succeeds with one half times one half.
-    Case("drop-50", "half of all datagrams are lost", (4, 3), 30, ("drop=0.5@*:in",)),
-    Case("delay-half", "half of all datagrams are 2000 ms late", (5, 3), 90, (f"delay={LATE}@*:in",)),
-    Case(
+    SuiteCase("one-sender", "one member sends", (3, 4), 150, senders=1),
+    SuiteCase("several-senders", "all members send at once: ties are broken", (5, 3), 300),
+    SuiteCase("drop-25", "a quarter of all datagrams is lost", (4, 5), 120, ("drop=0.25@*:in",)),
+    # The continuous strategy retransmits every 1.24 s on average, and a try succeeds with probability 0.25.
+    SuiteCase("drop-50", "half of all datagrams are lost", (4, 3), 30, ("drop=0.5@*:in",)),
+    SuiteCase("delay-half", "half of all datagrams are 2000 ms late", (5, 3), 90, (f"delay={LATE}@*:in",)),
+    SuiteCase(
         "drop-and-delay",
         "a quarter is lost, half of the rest late",
         (3, 3),
         60,
         ("drop=0.25@*:in", f"delay={LATE}@*:in"),
     ),
-    Case("acks-dropped", "half of the acknowledgements are lost", (3, 5), 120, ("drop=0.5@*:in#ack",)),
-    Case("acks-delayed", "half of the acknowledgements are 2000 ms late", (4, 3), 120, (f"delay={LATE}@*:in#ack",)),
-    Case("sender-killed", "a sender is killed between DATA and SEQ", (4, 5), 90, kills_sender=True),
-    Case("snapshot", "a snapshot while a quarter is lost", (5, 4), 120, ("drop=0.25@*:in",), snapshot_after=40),
+    SuiteCase("acks-dropped", "half of the acknowledgements are lost", (3, 5), 120, ("drop=0.5@*:in#ack",)),
+    SuiteCase(
+        "acks-delayed", "half of the acknowledgements are 2000 ms late", (4, 3), 120, (f"delay={LATE}@*:in#ack",)
+    ),
+    SuiteCase("sender-killed", "a sender is killed between DATA and SEQ", (4, 5), 90, kills_sender=True),
+    SuiteCase("snapshot", "a snapshot while a quarter is lost", (5, 4), 120, ("drop=0.25@*:in",), snapshot_after=40),
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Performed:
-    """One case with one strategy, and what came out."""
+class CaseResult:
+    """The result of one case with one strategy."""
 
-    case: Case
+    case: SuiteCase
     strategy: str
-    outcome: Outcome
+    outcome: RunOutcome
 
     @property
     def members(self) -> int:
@@ -85,7 +87,7 @@ class Performed:
 
     @property
     def why(self) -> list[str]:
-        """What does not hold."""
+        """The failure and the problems of the run."""
         failure = self.outcome.failure
         return [*([failure] if failure else []), *self.outcome.verdict.problems]
 
@@ -94,49 +96,49 @@ class Performed:
         return self.outcome.total("frame_resent")
 
 
-async def perform_suite(
-    cases: Sequence[Case],
+async def run_suite(
+    cases: Sequence[SuiteCase],
     strategies: Sequence[str],
     preset: str,
     jobs: int,
-    tell: Callable[[Performed], None] = lambda _: None,
-) -> list[Performed]:
-    """In the order of the cases, whichever of them end first; `jobs` of them at a time."""
+    send: Callable[[CaseResult], None] = lambda _: None,
+) -> list[CaseResult]:
+    """Run `jobs` cases at a time. Results are in the order of the cases."""
     turns = asyncio.Semaphore(jobs)
 
-    async def one(case: Case, strategy: str) -> Performed:
+    async def one(case: SuiteCase, strategy: str) -> CaseResult:
         async with turns:
-            performed = Performed(case, strategy, await perform(case.plan(strategy, preset), keeps_failures=True))
-        tell(performed)
-        return performed
+            result = CaseResult(case, strategy, await perform(case.plan(strategy, preset), keeps_failures=True))
+        send(result)
+        return result
 
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(one(case, strategy)) for case in cases for strategy in strategies]
     return [task.result() for task in tasks]
 
 
-def as_dict(performed: Performed) -> dict[str, Any]:
-    outcome = performed.outcome
+def as_dict(result: CaseResult) -> dict[str, Any]:
+    outcome = result.outcome
     return {
-        "case": performed.case.name,
-        "about": performed.case.about,
-        "strategy": performed.strategy,
-        "members": performed.members,
-        "messages": performed.case.messages,
+        "case": result.case.name,
+        "about": result.case.about,
+        "strategy": result.strategy,
+        "members": result.members,
+        "messages": result.case.messages,
         "faults": list(outcome.plan.faults),
         "holds": outcome.holds,
         "same_sequence": outcome.verdict.is_same if outcome.reports else None,
         "accounted": outcome.verdict.is_accounted if outcome.reports else None,
         "seconds": outcome.seconds,
         "view_changes": outcome.view_changes,
-        "retransmitted": performed.resent,
+        "retransmitted": result.resent,
         "dropped": outcome.total("fault_dropped"),
         "delayed": outcome.total("fault_delayed"),
-        "problems": performed.why,
+        "problems": result.why,
         "notes": outcome.verdict.notes,
         "killed": outcome.killed,
         "kept": str(outcome.directory) if outcome.directory is not None else None,
         "results": [asdict(report) for report in outcome.reports.values()],
-        "standings": outcome.standings,
+        "statuses": outcome.statuses,
         "snapshot": outcome.snapshot,
     }

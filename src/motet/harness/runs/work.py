@@ -1,8 +1,7 @@
-"""What a run is to do, what one member of it is to do, and how long that may take.
+"""The plan of a run, the work of one member, and their deadline.
 
-A message says which one it is: the first eight bytes are the sender's index and the message's number, the rest is a
-filler that every member knows. So a member can tell for each position whose message it delivered, and whether its
-content is what was sent, without keeping the content.
+A message identifies itself: its first eight bytes are the index of the sender and the number of the message, the rest
+is a filler that every member knows. So a member can check sender and content of each position without storing content.
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ IDENTITY_BYTES = 8
 NUMBER_BITS = 48
 LEAST_SIZE = 16
 
-START_S = 60.0  # a process has to be started and to find its group; on a busy machine that takes seconds
+START_S = 60.0  # starting a process and discovering the group takes seconds on a loaded machine
 BASE_S = 30.0
-MESSAGES_PER_S = 2_000  # slower than any run on a machine that works at all
+MESSAGES_PER_S = 2_000  # a lower bound for any usable machine
 BYTES_PER_S = 1_000_000
 FRAMES_PER_S = 500  # the same for frames of one message each
-DELAYS = 20  # a message is agreed on in three one-way hops; the slowest of hundreds is unlucky several times
+DELAYS = 20  # a message is agreed on in three one-way hops; the slowest of hundreds is delayed several times
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """One run."""
+class RunPlan:
+    """The plan of one run."""
 
     members: int
     senders: int
@@ -51,14 +50,14 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one member is to do; it travels to its process as JSON."""
+    """The work of one member, passed to its process as JSON."""
 
     index: int
     members: int
-    messages: int  # its own
+    messages: int  # number of its own messages
     size: int
     order: Order
-    directory: str  # where it puts what is too long to say
+    directory: str  # where it writes results that are too large for a message
     seeds: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
     journal: str | None = None
@@ -78,7 +77,7 @@ def name_of(index: int) -> str:
 
 
 def entry_of(index: int, number: int) -> int:
-    """A message as one integer: who sent it, and which of its messages it is, from 0."""
+    """A message as one integer: the index of its sender, and its number, from 0."""
     return index << NUMBER_BITS | number
 
 
@@ -87,7 +86,7 @@ def describe_entry(entry: int) -> str:
 
 
 def filler_byte(index: int) -> int:
-    """What fills the rest of every message of this sender."""
+    """The filler byte of the messages of this sender."""
     return index + 1
 
 
@@ -97,12 +96,12 @@ def payloads_of(index: int, numbers: Sequence[int], size: int) -> list[bytes]:
 
 
 def inbound(drop: float, delay: str) -> tuple[str, ...]:
-    """Faults where datagrams arrive, and only there: so the shares are those of datagrams between two members."""
+    """Faults on inbound datagrams only, so that each share applies once per datagram between two members."""
     return (*((f"drop={drop}@*:in",) if drop else ()), *((f"delay={delay}@*:in",) if delay else ()))
 
 
 def deadline_for(messages: int, size: int, drop: float, delay: str, *, one_by_one: bool) -> float:
-    """Seconds within which a run must have ended; generous, because it is there to end what would hang.
+    """The deadline of a run in seconds. It is generous, because its purpose is to end runs that hang.
 
     (30 + messages / 2000 + bytes / 1 MB + frames of one message / 500) / (1 - drop)^2 + 20 * delay
     """
@@ -112,7 +111,7 @@ def deadline_for(messages: int, size: int, drop: float, delay: str, *, one_by_on
 
 
 def longest_delay_s(delay: str) -> float:
-    """Of TIME, TIME:SHARE or TIME-TIME:SHARE."""
+    """The longest delay of a rule TIME, TIME:SHARE or TIME-TIME:SHARE."""
     if not delay:
         return 0.0
     return parse_duration(delay.partition(":")[0].rpartition("-")[2], "delay") / SECOND

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from motet.log.journal.config import Fsync, JournalConfig
-from motet.log.journal.raw import Cursor, LogEnd
+from motet.log.journal.raw import Cursor, JournalEnd
 from motet.log.journal.records import Entry, ViewRecord
 from motet.log.journal.recovery import Recovery
 from motet.log.journal.writer import Journal
@@ -23,8 +23,8 @@ __all__ = [
     "Fsync",
     "Journal",
     "JournalConfig",
+    "JournalEnd",
     "JournalReader",
-    "LogEnd",
     "Recovery",
     "ViewRecord",
 ]

@@ -1,15 +1,15 @@
-"""Backfill: a member that comes in at some position, with a journal that ends before it, fetches what lies between.
+"""Backfill: a member that joins at some position, with a journal that ends before it, fetches the gap from peers.
 
-    we begin                    -> a peer is asked: our log ends so, with this chain; send what follows
-    records come                -> they are appended, which checks that they continue our chain; the rest is asked for
-    "your log is another"       -> back to what is stable, and asked again; if that differs, too, there is no way
-    "mine begins later"         -> another peer may keep more; if none does, the log has to begin anew
-    a peer is silent, or gone   -> the next one is asked to go on from where we are
-    all is here                 -> done; one whose log is as long as the group's asks, too, for it may be another
+    start                  -> ask a peer for what follows the end of our log, which position and chained hash identify
+    records arrive         -> append them, which checks that they continue our chain; request the rest
+    DIFFERS (other log)    -> roll back to the stable position, ask again; if that differs, too, fail
+    TRIMMED (begins later) -> another peer may have more; if none does, the log has to restart after the gap
+    the peer is silent     -> ask the next one, from the position reached
+    the gap is filled      -> done; a log that is as long as the group's is compared, too, because it may differ
 
-One request is under way at a time; its answer is a few records' worth of messages, so what a slow member has to hold is
+One request is in flight at a time; its answer is a few messages of records, so the memory of a slow member is
 bounded. Both sides only see bytes. The driver performs the effects in order, and after each `AppendRaw` and `Truncate`
-says where the log ends now (`went_on`), or that the records did not fit (`refused`).
+reports where the log ends now (`performed`), or that the records do not continue it (`refused`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from enum import IntEnum, unique
 from typing import Any, Protocol
 
 from motet.errors import JournalDivergedError, JournalTrimmedError
-from motet.log.journal.raw import Cursor, LogEnd, end_of
+from motet.log.journal.raw import Cursor, JournalEnd, end_of
 from motet.protocol.core.checks import require_between
 from motet.protocol.core.effects import Effect
 from motet.protocol.core.identity import Address
@@ -28,7 +28,7 @@ from motet.protocol.core.units import SECOND
 from motet.protocol.core.view import NO_VIEW, ViewId
 from motet.protocol.wire.fields import BYTES, COUNT, FLAG, U8, U16, U32, VIEW_ID, Field, MalformedError, Reader, checked
 
-MAGIC = b"bf"  # in front of each message: the port is shared with others
+MAGIC = b"bf"  # prefix of each message, because the port is shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +66,14 @@ class AppendRaw(Effect):
 
 @dataclass(frozen=True, slots=True)
 class BackfillDone(Effect):
-    """The log is here up to `position`: enter the view, and go on from there."""
+    """The log is complete up to `position`: enter the view and continue from there."""
 
     position: int
 
 
 @dataclass(frozen=True, slots=True)
 class BackfillImpossible(Effect):
-    """What is missing is nowhere: begin anew at `position`, with `chain`. The oldest that anybody has is `first`."""
+    """No peer has the gap: restart the log at `position`, with `chain`. `first` is the oldest position of any peer."""
 
     position: int
     chain: bytes
@@ -85,12 +85,12 @@ class BackfillImpossible(Effect):
 
 
 @unique
-class Kind(IntEnum):
+class BackfillKind(IntEnum):
     ASK = 1
     CHUNK = 2
-    DIFFERS = 3  # your log is not mine
-    TRIMMED = 4  # what you ask for is not here any more
-    BEHIND = 5  # I do not have it yet
+    DIFFERS = 3  # the log of the asker differs from ours
+    TRIMMED = 4  # retention has deleted the requested positions
+    BEHIND = 5  # the requested positions are not here yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +103,8 @@ class Ask:
     upto: int
     chunk_bytes: int
     chunks: int
-    wants_records: bool  # False: only tell me the chain at `upto`
-    entered: ViewId  # where the asker is: who is not there yet may have a tail that it will take back
+    wants_records: bool  # False: only the chain at `upto` is wanted
+    entered: ViewId  # the asker's view; a peer that has not entered it may still roll back its tail
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class BackfillRefusal:
     number: int
     first: int  # the oldest position here
     chain: bytes  # at the position that was asked for up to
@@ -131,39 +131,39 @@ ASK: Field[Ask] = checked(
     *(COUNT, COUNT, VIEW_ID, U32, BYTES, COUNT, U32, U16, FLAG, VIEW_ID),
 )
 CHUNK: Field[Chunk] = checked(Chunk, lambda c: (c.number, c.index, c.is_last, c.data), COUNT, U16, FLAG, BYTES)
-REFUSAL: Field[Refusal] = checked(Refusal, lambda r: (r.number, r.first, r.chain), COUNT, COUNT, BYTES)
+REFUSAL: Field[BackfillRefusal] = checked(BackfillRefusal, lambda r: (r.number, r.first, r.chain), COUNT, COUNT, BYTES)
 
 
-_FIELDS: dict[Kind, Field[Any]] = {
-    Kind.ASK: ASK,
-    Kind.CHUNK: CHUNK,
-    Kind.DIFFERS: REFUSAL,
-    Kind.TRIMMED: REFUSAL,
-    Kind.BEHIND: REFUSAL,
+_FIELDS: dict[BackfillKind, Field[Any]] = {
+    BackfillKind.ASK: ASK,
+    BackfillKind.CHUNK: CHUNK,
+    BackfillKind.DIFFERS: REFUSAL,
+    BackfillKind.TRIMMED: REFUSAL,
+    BackfillKind.BEHIND: REFUSAL,
 }
 
 
-def _message(kind: Kind, fields: bytes) -> bytes:
+def _message(kind: BackfillKind, fields: bytes) -> bytes:
     return MAGIC + U8.write(kind) + fields
 
 
-def _parse(data: bytes) -> tuple[Kind, Ask | Chunk | Refusal] | None:
-    """None for bytes that are no message of ours."""
+def _parse(data: bytes) -> tuple[BackfillKind, Ask | Chunk | BackfillRefusal] | None:
+    """Parse a message; None if it is not one of backfill."""
     if data[:2] != MAGIC:
         return None
     reader = Reader(data[2:])
     try:
-        kind = Kind(U8.read(reader))
+        kind = BackfillKind(U8.read(reader))
         return kind, _FIELDS[kind].read(reader)
     except (MalformedError, ValueError):
         return None
 
 
-# The side that gives
+# The answering side
 
 
 class Source(Protocol):
-    """What is asked of a journal."""
+    """The part of a journal that answers need."""
 
     @property
     def first(self) -> int: ...
@@ -177,65 +177,65 @@ class Source(Protocol):
 
 
 def is_ask(data: bytes) -> bool:
-    return data[:3] == MAGIC + U8.write(Kind.ASK)
+    return data[:3] == MAGIC + U8.write(BackfillKind.ASK)
 
 
-MOST_ANSWER_BYTES = 16 << 20  # whatever the asker would like
+MOST_ANSWER_BYTES = 16 << 20  # regardless of what the asker requests
 
 
 def answer(log: Source, data: bytes, view: ViewId = NO_VIEW) -> list[bytes]:
-    """What to send back to whoever asked; nothing for nonsense. `view` is the one that this member is in.
+    """The replies to a request; none to an invalid one. `view` is the view of this member.
 
-    A member that still fetches itself gives what it has: it may be the only one to have that.
+    A member that is still fetching answers, too: it may be the only one that has those records.
     """
     parsed = _parse(data)
     if parsed is None or not isinstance(parsed[1], Ask):
         return []
     ask = parsed[1]
-    refusal = REFUSAL.write(Refusal(ask.number, log.first, log.chain_at(ask.upto) or b""))
+    refusal = REFUSAL.write(BackfillRefusal(ask.number, log.first, log.chain_at(ask.upto) or b""))
     upto = min(ask.upto, log.position)
     is_behind = ask.position > upto or (ask.position == upto < ask.upto)
     if ask.entered != view or is_behind or (upto < ask.upto and not ask.wants_records):
-        return [_message(Kind.BEHIND, refusal)]
+        return [_message(BackfillKind.BEHIND, refusal)]
     if ask.position < log.first - 1 or not ask.wants_records:
-        return [_message(Kind.TRIMMED, refusal)]
+        return [_message(BackfillKind.TRIMMED, refusal)]
     if log.chain_at(ask.position) != ask.chain:
-        return [_message(Kind.DIFFERS, refusal)]
+        return [_message(BackfillKind.DIFFERS, refusal)]
     try:
         return _chunks(log, replace(ask, upto=upto))
     except JournalTrimmedError:
-        return [_message(Kind.TRIMMED, refusal)]
+        return [_message(BackfillKind.TRIMMED, refusal)]
     except JournalDivergedError:
-        return [_message(Kind.DIFFERS, refusal)]
+        return [_message(BackfillKind.DIFFERS, refusal)]
 
 
 def _chunks(log: Source, ask: Ask) -> list[bytes]:
-    pieces: list[bytes] = []
+    chunks_data: list[bytes] = []
     cursor, size = Cursor(ask.position, ask.view, ask.extra), 0
-    while len(pieces) < max(1, ask.chunks) and size < MOST_ANSWER_BYTES:
+    while len(chunks_data) < max(1, ask.chunks) and size < MOST_ANSWER_BYTES:
         most = min(ask.chunk_bytes, MOST_ANSWER_BYTES)
         data = log.read_raw(cursor.position + 1, most, last=ask.upto, view=cursor.view, extra=cursor.extra)
         if not data:
             break
-        pieces.append(data)
+        chunks_data.append(data)
         size += len(data)
         cursor = end_of(cursor, data)
     if ask.position == ask.upto:
-        pieces = [b""]  # the chain was compared, and that is all
-    if not pieces:
+        chunks_data = [b""]  # only the chain was to be compared
+    if not chunks_data:
         raise JournalDivergedError(f"nothing follows position {ask.position} here, and the log goes on to {ask.upto}")
-    last = len(pieces) - 1
-    chunks = (Chunk(ask.number, at, at == last, piece) for at, piece in enumerate(pieces))
-    return [_message(Kind.CHUNK, CHUNK.write(chunk)) for chunk in chunks]
+    last = len(chunks_data) - 1
+    chunks = (Chunk(ask.number, at, at == last, chunk_data) for at, chunk_data in enumerate(chunks_data))
+    return [_message(BackfillKind.CHUNK, CHUNK.write(chunk)) for chunk in chunks]
 
 
-# The side that asks
+# The asking side
 
 
 class Backfill:
     def __init__(
         self,
-        end: LogEnd,
+        end: JournalEnd,
         upto: int,
         peers: Sequence[Address],
         config: BackfillConfig | None = None,
@@ -257,21 +257,21 @@ class Backfill:
         self._wants_records = wants_records
         self.asked = asked
         self._next_index = 0
-        self._is_last = False  # the message that is being appended ends its answer
+        self._is_last = False  # the message that is being appended is the last of its answer
         self._performing: AppendRaw | Truncate | None = None  # what the driver has not reported on yet
-        self._refusals: dict[Address, Refusal] = {}  # of those who keep less than we lack
+        self._refusals: dict[Address, BackfillRefusal] = {}  # of peers whose logs begin inside our gap
         self._deadline: int | None = None
         self.is_over = False
 
     def start(self, now: int) -> list[Effect]:
         if self._end.cursor.position > self._upto:
-            return self._go_back(b"", "the log of the group is shorter than what is stable here")
-        return self._ask(now)  # also when nothing is missing: what we have may not be what the group agreed on
+            return self._roll_back(b"", "the log of the group is shorter than what is stable here")
+        return self._ask(now)  # even without a gap, because our tail may differ from what the group agreed on
 
-    # What the driver reports
+    # Reports of the driver
 
-    def went_on(self, end: LogEnd, now: int) -> list[Effect]:
-        """The last effect was performed; our log ends so now."""
+    def performed(self, end: JournalEnd, now: int) -> list[Effect]:
+        """The last effect was performed; `end` is the new end of our log."""
         performed, self._performing, self._end = self._performing, None, end
         if self.is_over:
             return []
@@ -283,12 +283,12 @@ class Backfill:
         return self._ask(now)
 
     def refused(self, now: int) -> list[Effect]:
-        """The records did not continue our log: whoever sent them is not asked again before the others."""
+        """The records did not continue our log: ask the other peers before this one."""
         self._performing = None
         return self._ask_later(now)
 
-    def peers_are(self, peers: Sequence[Address], now: int, view: ViewId = NO_VIEW) -> list[Effect]:
-        """A view was installed: these can be asked."""
+    def set_peers(self, peers: Sequence[Address], now: int, view: ViewId = NO_VIEW) -> list[Effect]:
+        """A view was installed: these peers can be asked."""
         self._view = view
         current = self._peers[0] if self._peers else None
         kept = [peer for peer in self._peers if peer in peers]
@@ -298,7 +298,7 @@ class Backfill:
             return []
         return self._ask(now)
 
-    # What the peer says
+    # Messages of the peer
 
     def receive(self, source: Address, data: bytes, now: int) -> list[Effect]:
         parsed = _parse(data)
@@ -310,9 +310,9 @@ class Backfill:
         if isinstance(message, Chunk):
             return self._on_chunk(message)
         match kind:
-            case Kind.DIFFERS:
-                return self._go_back(message.chain, "what is stable here is not what the group agreed on")
-            case Kind.TRIMMED:
+            case BackfillKind.DIFFERS:
+                return self._roll_back(message.chain, "what is stable here is not what the group agreed on")
+            case BackfillKind.TRIMMED:
                 return self._on_trimmed(source, message, now)
         return self._ask_later(now)
 
@@ -322,20 +322,22 @@ class Backfill:
         self._next_index += 1
         self._is_last = chunk.is_last
         if self._end.cursor.position >= self._upto:
-            return self._done()  # the peer found nothing to add, and nothing that differs
+            return self._done()  # the peer compared the logs and found no difference
         return self._perform(AppendRaw(chunk.data))
 
-    def _on_trimmed(self, source: Address, refusal: Refusal, now: int) -> list[Effect]:
+    def _on_trimmed(self, source: Address, refusal: BackfillRefusal, now: int) -> list[Effect]:
         self._refusals[source] = refusal
         if any(peer not in self._refusals for peer in self._peers):
             return self._next_peer(now)
         if not refusal.chain:
-            return self._ask_later(now)  # it cannot even say how to begin anew
+            return self._ask_later(
+                now
+            )  # the chain at our target position is unknown here, and a restarted log needs it
         first = min(one.first for one in self._refusals.values())
-        return self._impossible(refusal.chain, first, "nobody keeps what is missing")
+        return self._impossible(refusal.chain, first, "no peer has the missing positions")
 
-    def _go_back(self, chain: bytes, reason: str) -> list[Effect]:
-        """Our tail is not the group's. What is stable must be."""
+    def _roll_back(self, chain: bytes, reason: str) -> list[Effect]:
+        """Roll back our tail, which differs from the group's. The stable part must be the same everywhere."""
         if self._end.cursor.position <= self._end.stable or self._end.stable > self._upto:
             return self._impossible(chain, 0, reason)
         return self._perform(Truncate(self._end.stable))
@@ -357,8 +359,8 @@ class Backfill:
     # Asking
 
     def _ask_later(self, now: int) -> list[Effect]:
-        """This peer cannot help now; another one is asked in a moment, not at once, lest two of them keep us busy."""
-        self.asked += 1  # whatever still comes is void
+        """Ask another peer after a pause: two peers that refuse in turn would otherwise keep us in a busy loop."""
+        self.asked += 1  # invalidates answers that are still in flight
         self._deadline = now + self._config.timeout_ns // 8
         return []
 
@@ -384,7 +386,7 @@ class Backfill:
             self._wants_records,
             self._view,
         )
-        return [SendTo(self._peers[0], _message(Kind.ASK, ASK.write(ask)))]
+        return [SendTo(self._peers[0], _message(BackfillKind.ASK, ASK.write(ask)))]
 
     def _done(self) -> list[Effect]:
         self.is_over, self._deadline = True, None

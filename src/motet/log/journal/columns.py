@@ -2,7 +2,7 @@
 
 The lengths in front of a frame's payloads are the offsets of a column, once they are added up; payloads of several
 frames are joined by one copy each. A message with a key is cut in three (length, key, payload) by offsets alone, and
-Arrow takes every third piece.
+Arrow takes every third frame.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ENCODED_SCHEMA = pa.schema(
 
 
 @dataclass(slots=True)
-class Split:
+class FrameRows:
     """Rows that end in one frame."""
 
     first: int  # position of the first of them
@@ -44,17 +44,17 @@ class Split:
     def rows(self) -> int:
         return len(self.lengths)
 
-    def cut(self, first: int, last: int) -> Split:
+    def cut(self, first: int, last: int) -> FrameRows:
         """Only the rows whose positions are within these."""
         start, stop = max(0, first - self.first), min(self.rows, last + 1 - self.first)
         if start == 0 and stop == self.rows:
             return self
         ends = np.concatenate(([0], np.cumsum(self.lengths, dtype=np.int64)))
         payload = memoryview(self.payload)[int(ends[start]) : int(ends[stop])]
-        return Split(self.first + start, self.head, self.port, self.lengths[start:stop], payload, self.is_null)
+        return FrameRows(self.first + start, self.head, self.port, self.lengths[start:stop], payload, self.is_null)
 
 
-def packed_split(head: Head, body: memoryview) -> Split | None:
+def packed_rows(head: Head, body: memoryview) -> FrameRows | None:
     """The rows of a packed body; None if its lengths do not add up."""
     _, port, count = HEADER.unpack_from(body)
     payload_at = HEADER.size + LENGTH_BYTES * count
@@ -63,38 +63,38 @@ def packed_split(head: Head, body: memoryview) -> Split | None:
     lengths = np.frombuffer(body, "<u4", count, HEADER.size)
     if int(lengths.sum(dtype=np.uint64)) != len(body) - payload_at:  # as offsets they would point outside of the body
         return None
-    return Split(head.position, head, port, lengths, body[payload_at:])
+    return FrameRows(head.position, head, port, lengths, body[payload_at:])
 
 
 @dataclass(slots=True)
-class Batch:
+class RowBatch:
     """Pieces that become one record batch."""
 
-    pieces: list[Split] = field(default_factory=list)
+    frames: list[FrameRows] = field(default_factory=list)
     rows: int = 0
     size: int = 0
 
-    def add(self, piece: Split) -> None:
-        self.pieces.append(piece)
-        self.rows += piece.rows
-        self.size += len(piece.payload)
+    def add(self, frame: FrameRows) -> None:
+        self.frames.append(frame)
+        self.rows += frame.rows
+        self.size += len(frame.payload)
 
-    def has_room(self, piece: Split, batch_rows: int) -> bool:
-        fits = self.rows + piece.rows <= batch_rows and self.size + len(piece.payload) <= MOST_BATCH_BYTES
-        return fits or not self.pieces
+    def fits(self, frame: FrameRows, batch_rows: int) -> bool:
+        fits = self.rows + frame.rows <= batch_rows and self.size + len(frame.payload) <= MOST_BATCH_BYTES
+        return fits or not self.frames
 
     def build(self, senders: dict[int, bytes], *, is_encoded: bool = False) -> pa.RecordBatch:
         """With `is_encoded` view and sender are dictionaries, for whoever looks at them once per frame."""
-        pieces = self.pieces
-        heads = [piece.head for piece in pieces]
-        counts = np.fromiter((piece.rows for piece in pieces), np.int64, len(pieces))
-        first = pieces[0].first
+        frames = self.frames
+        heads = [frame.head for frame in frames]
+        counts = np.fromiter((frame.rows for frame in frames), np.int64, len(frames))
+        first = frames[0].first
 
         def repeated(values: list[int], divisor: int = 1) -> _Ints:
             return np.repeat(np.array(values, np.int64) // divisor, counts)
 
         texts = _encoded_texts if is_encoded else _texts
-        key, payload = _key_and_payload(pieces, self.rows)
+        key, payload = _key_and_payload(frames, self.rows)
         columns = [
             _integers(np.arange(first, first + self.rows, dtype=np.int64)),
             _integers(repeated([head.view_number for head in heads])),
@@ -139,13 +139,13 @@ def _variable(kind: pa.DataType, offsets: NDArray[np.int32], data: bytes) -> pa.
     return pa.Array.from_buffers(kind, len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
-def _key_and_payload(pieces: Sequence[Split], rows: int) -> tuple[pa.Array, pa.Array]:
+def _key_and_payload(frames: Sequence[FrameRows], rows: int) -> tuple[pa.Array, pa.Array]:
     """Neighbours of one kind are joined; mostly a batch has one kind only."""
-    runs: list[list[Split]] = []
-    for piece in pieces:
-        if not runs or (piece.port == Port.KEYED) != (runs[-1][-1].port == Port.KEYED):
+    runs: list[list[FrameRows]] = []
+    for frame in frames:
+        if not runs or (frame.port == Port.KEYED) != (runs[-1][-1].port == Port.KEYED):
             runs.append([])
-        runs[-1].append(piece)
+        runs[-1].append(frame)
     columns = [_keyed(run) if run[0].port == Port.KEYED else _plain(run) for run in runs]
     if len(columns) == 1:
         return columns[0]
@@ -153,21 +153,21 @@ def _key_and_payload(pieces: Sequence[Split], rows: int) -> tuple[pa.Array, pa.A
     return pa.concat_arrays(keys), pa.concat_arrays(payloads)
 
 
-def _joined(pieces: Sequence[Split]) -> tuple[NDArray[np.int32], bytes]:
-    lengths = np.concatenate([piece.lengths for piece in pieces])
-    return _offsets(lengths), b"".join([piece.payload for piece in pieces])
+def _joined(frames: Sequence[FrameRows]) -> tuple[NDArray[np.int32], bytes]:
+    lengths = np.concatenate([frame.lengths for frame in frames])
+    return _offsets(lengths), b"".join([frame.payload for frame in frames])
 
 
-def _plain(pieces: Sequence[Split]) -> tuple[pa.Array, pa.Array]:
-    offsets, data = _joined(pieces)
+def _plain(frames: Sequence[FrameRows]) -> tuple[pa.Array, pa.Array]:
+    offsets, data = _joined(frames)
     rows = len(offsets) - 1
-    payload = _without_nulls(_variable(pa.binary(), offsets, data), pieces)
+    payload = _without_nulls(_variable(pa.binary(), offsets, data), frames)
     return pa.nulls(rows, pa.binary()), payload
 
 
-def _keyed(pieces: Sequence[Split]) -> tuple[pa.Array, pa.Array]:
+def _keyed(frames: Sequence[FrameRows]) -> tuple[pa.Array, pa.Array]:
     """A message that is too short for the key that it announces has none: all of it is payload."""
-    offsets, data = _joined(pieces)
+    offsets, data = _joined(frames)
     starts, ends = offsets[:-1], offsets[1:]
     padded = np.frombuffer(data + b"\0\0", np.uint8)
     key_bytes = padded[starts].astype(np.int32) | padded[starts + 1].astype(np.int32) << 8
@@ -180,11 +180,11 @@ def _keyed(pieces: Sequence[Split]) -> tuple[pa.Array, pa.Array]:
     thirds = _variable(pa.binary(), cuts, data)
     every = np.arange(len(starts), dtype=np.int64) * 3
     keys = thirds.take(pa.array(every + 1, mask=None if is_sound.all() else ~is_sound))
-    return keys, _without_nulls(thirds.take(pa.array(every + 2)), pieces)
+    return keys, _without_nulls(thirds.take(pa.array(every + 2)), frames)
 
 
-def _without_nulls(payload: pa.Array, pieces: Sequence[Split]) -> pa.Array:
-    if not any(piece.is_null for piece in pieces):
+def _without_nulls(payload: pa.Array, frames: Sequence[FrameRows]) -> pa.Array:
+    if not any(frame.is_null for frame in frames):
         return payload
-    is_null = np.concatenate([np.fromiter(repeat(piece.is_null, piece.rows), bool) for piece in pieces])
+    is_null = np.concatenate([np.fromiter(repeat(frame.is_null, frame.rows), bool) for frame in frames])
     return payload.take(pa.array(np.arange(len(payload)), mask=is_null))

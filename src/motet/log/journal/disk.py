@@ -29,12 +29,12 @@ class File(Protocol):
     def sync(self) -> None:
         """When it returns, what was written is on the disk."""
 
-    def cut(self, size: int) -> None: ...
+    def truncate(self, size: int) -> None: ...
 
     def close(self) -> None: ...
 
 
-class Lock(Protocol):
+class DirectoryLock(Protocol):
     def release(self) -> None: ...
 
 
@@ -56,7 +56,7 @@ class Disk(Protocol):
     def sync_directory(self, directory: Path) -> None:
         """When it returns, names that came or went have come or gone on the disk, too."""
 
-    def lock(self, path: Path) -> Lock:
+    def lock(self, path: Path) -> DirectoryLock:
         """Raises JournalLockedError when another holds it."""
 
 
@@ -99,7 +99,7 @@ class RealFile:
         else:
             os.fsync(self._descriptor)
 
-    def cut(self, size: int) -> None:
+    def truncate(self, size: int) -> None:
         os.ftruncate(self._descriptor, size)
         self._end = size
 
@@ -162,7 +162,7 @@ class RealDisk:
         return RealLock(descriptor)
 
 
-def in_words(error: OSError, what: str, directory: Path) -> JournalError:
+def as_journal_error(error: OSError, what: str, directory: Path) -> JournalError:
     """A failure of the disk as an error that says what to do."""
     if error.errno in _FULL:
         return JournalFullError(

@@ -1,7 +1,7 @@
 """Segments as an auditor reads them: everything that is there, also where it should not be.
 
 The journal's reader refuses what does not fit together; an auditor wants to say what exactly does not fit. So a segment
-is walked record by record. Rows come out with the positions that the records claim; views, marks of stability and
+is indexed record by record. Rows come out with the positions that the records claim; views, marks of stability and
 damage are noted in passing. A record whose body is damaged is passed over, since the next one can still be found.
 """
 
@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from motet.errors import JournalError
 from motet.log.journal import owner
-from motet.log.journal.columns import Batch, Split
+from motet.log.journal.columns import FrameRows, RowBatch
 from motet.log.journal.disk import RealDisk
 from motet.log.journal.reader import JournalReader
-from motet.log.journal.records import INCOMPLETE, VIEW_FIELDS, Chain, Kind
+from motet.log.journal.records import INCOMPLETE, VIEW_FIELDS, HashChain, RecordKind
 from motet.log.journal.scan import DAMAGED_BODY, Found, Opening, Readable, Scan, read_opening
 from motet.log.journal.segments import segment_names
 from motet.protocol.core.view import ViewId
@@ -93,7 +93,7 @@ def owners(directory: Path) -> tuple[str, list[str], int]:
     known = owner.load(directory, _DISK)
     if known.address is None:
         return "", [], known.stable
-    lives = [f"{known.address.name}#{one:016x}" for one in (*known.past, known.address.incarnation)]
+    lives = [f"{known.address.name}#{one:016x}" for one in (*known.past_incarnations, known.address.incarnation)]
     return known.address.name, lives, known.stable
 
 
@@ -106,7 +106,7 @@ def last_position(path: Path, first: int) -> int:
             return first
         last = opening.head.position - 1
         for found in Scan(file, opening.end, heads_only=True):
-            last = max(last, found.head.last if found.head.kind == Kind.FRAME else last)
+            last = max(last, found.head.last if found.head.kind == RecordKind.FRAME else last)
         return last
     finally:
         file.close()
@@ -156,7 +156,7 @@ class SegmentScan(JournalReader):
 
     def _records(self, file: Readable, opening: Opening) -> Iterator[Found]:
         """All records that are whole, in the order of the file; the chained hash is checked along the way."""
-        offset, chain = opening.end, Chain(opening.head.chain, opening.state.begun)
+        offset, chain = opening.end, HashChain(opening.head.chain, opening.state.begun)
         while True:
             scan = Scan(file, offset)
             for found in scan:
@@ -181,40 +181,40 @@ class SegmentScan(JournalReader):
             self._note_damage(self._position, f"{scan.flaw} (byte {scan.end}); nothing behind it can be read")
         return 0
 
-    def _follow(self, chain: Chain, found: Found) -> Chain:
+    def _follow(self, chain: HashChain, found: Found) -> HashChain:
         head = found.head
-        if head.kind == Kind.VIEW:
+        if head.kind == RecordKind.VIEW:
             chain.begun.clear()
-        if head.kind == Kind.FRAME and chain.take(head.sender, head.messages, found.shared) != head.chain:
+        if head.kind == RecordKind.FRAME and chain.take(head.sender, head.messages, found.shared) != head.chain:
             reason = "the chained hash does not continue: a frame is missing, doubled, moved or another"
             self._note_damage(head.position - 1, f"{reason} (byte {found.offset})")
-            return Chain(head.chain)
+            return HashChain(head.chain)
         return chain
 
     def _batches(self, records: Iterator[Found], names: list[str]) -> Iterator[pa.RecordBatch]:
-        batch = Batch()
+        batch = RowBatch()
         due = 0
         begun: dict[int, list[bytes]] = {}
         for found in records:
-            piece = self._taken(found, names, begun)
-            if piece is None:
+            frame = self._taken(found, names, begun)
+            if frame is None:
                 continue
-            if batch.pieces and (piece.first != due or not batch.has_room(piece, BATCH_ROWS)):
+            if batch.frames and (frame.first != due or not batch.fits(frame, BATCH_ROWS)):
                 yield batch.build(self._senders, is_encoded=True)  # which numbers its rows from the first one on
-                batch = Batch()
-            batch.add(piece)
-            due = piece.first + piece.rows
+                batch = RowBatch()
+            batch.add(frame)
+            due = frame.first + frame.rows
             self._position = due - 1
-        if batch.pieces:
+        if batch.frames:
             yield batch.build(self._senders, is_encoded=True)
 
-    def _taken(self, found: Found, names: list[str], begun: dict[int, list[bytes]]) -> Split | None:
+    def _taken(self, found: Found, names: list[str], begun: dict[int, list[bytes]]) -> FrameRows | None:
         try:
-            if found.head.kind == Kind.STABLE:
+            if found.head.kind == RecordKind.STABLE:
                 self._mark(U64.read(Reader(bytes(found.body))))
-            elif found.head.kind == Kind.VIEW:
+            elif found.head.kind == RecordKind.VIEW:
                 self._enter(found)
-            return self._split(found, names, begun)
+            return self._rows_of(found, names, begun)
         except (MalformedError, JournalError) as error:
             self._note_damage(found.head.position - 1, f"{error} (byte {found.offset})")
             return None

@@ -1,7 +1,7 @@
-"""Records as bytes for a peer: what a member that comes back lacks is copied, not made again, and the chain checks it.
+"""Records as bytes for a peer: what a returning member misses is copied, and the chained hash verifies it.
 
-Only frames and changes of view travel; what a member notes for itself does not. Where a copy goes on is said by a
-`Cursor`, which means the same at every member that has the log there.
+Only frames and view changes are copied, not what a member records for itself. A `Cursor` says where a copy continues,
+and means the same at every member that has that part of the log.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from motet.errors import JournalDivergedError, JournalTrimmedError
-from motet.log.journal.records import VIEW_FIELDS, Chain, Entry, Kind, ViewRecord, record_bytes
+from motet.log.journal.records import VIEW_FIELDS, Entry, HashChain, RecordKind, ViewRecord, record_bytes
 from motet.log.journal.scan import Found, Scan
 from motet.log.journal.segments import Segment
 from motet.log.journal.state import LogState
@@ -29,7 +29,7 @@ class Cursor(NamedTuple):
     extra: int
 
 
-class LogEnd(NamedTuple):
+class JournalEnd(NamedTuple):
     cursor: Cursor
     chain: bytes
     stable: int
@@ -43,31 +43,31 @@ def chain_at(store: Store, position: int) -> bytes | None:
     return place[2].chain if place is not None and place[2].last == position else None
 
 
-# Giving
+# Reading for a peer
 
 
 def read(store: Store, cursor: Cursor, most_bytes: int, last: int) -> bytes:
-    """The records behind `cursor`; in front of them the view that is in force there, if the peer is not in it."""
+    """The records after `cursor`, preceded by the view in force there if the peer has not entered it."""
     at, offset, view = _place_of(store, cursor.position)
-    pieces: list[bytes] = []
+    records: list[bytes] = []
     if view > cursor.view:
-        pieces.append(_view_in_force(store, store.segments[at], offset))
+        records.append(_view_in_force(store, store.segments[at], offset))
         cursor = cursor._replace(view=view, extra=0)
     size = 0
     for found in _lacking(store, at, offset, view, cursor):
-        is_beyond = found.head.last > last or (found.head.kind == Kind.FRAME and found.head.position > last)
+        is_beyond = found.head.last > last or (found.head.kind == RecordKind.FRAME and found.head.position > last)
         if is_beyond or (size and size + len(found.raw) > most_bytes):
             break
-        pieces.append(bytes(found.raw))
+        records.append(bytes(found.raw))
         size += len(found.raw)
-    return b"".join(pieces) if size else b""
+    return b"".join(records) if size else b""
 
 
 def end_of(cursor: Cursor, data: bytes) -> Cursor:
-    """Where a peer's log ends that ended at `cursor` and has taken `data`."""
+    """The end of a log that ended at `cursor`, after it has appended `data`."""
     position, view, extra = cursor
-    for found in Scan(_Bytes(data), 0, heads_only=True):
-        if found.head.kind == Kind.VIEW:
+    for found in Scan(_BytesFile(data), 0, heads_only=True):
+        if found.head.kind == RecordKind.VIEW:
             entered = _view_of(found).view.id
             extra = extra if entered <= view else 0
             view = max(view, entered)
@@ -82,7 +82,8 @@ def _place_of(store: Store, position: int) -> tuple[int, int, ViewId]:
     first = store.segments[0]
     if position < first.base:
         raise JournalTrimmedError(
-            f"position {position + 1} is asked for, and the log here begins at {first.base + 1}: the rest was trimmed"
+            f"position {position + 1} was requested, and this log begins at {first.base + 1}: retention deleted "
+            "the rest"
         )
     if position == first.base:
         view = first.opening.state.view
@@ -97,7 +98,7 @@ def _lacking(store: Store, at: int, offset: int, view: ViewId, cursor: Cursor) -
     """What the peer does not have: it may know of later views at the same position, and of frames that end nothing."""
     extra = cursor.extra
     for found in _shared_records(store, at, offset):
-        if found.head.kind == Kind.VIEW:
+        if found.head.kind == RecordKind.VIEW:
             view = VIEW_FIELDS.read(Reader(bytes(found.body)))[0].id
             if view > cursor.view:
                 yield found
@@ -111,7 +112,7 @@ def _shared_records(store: Store, at: int, offset: int) -> Iterator[Found]:
     for number, segment in enumerate(store.segments[at:]):
         with store.reading(segment) as file:
             for found in Scan(file, offset if number == 0 else segment.opening.end):
-                if found.head.kind in (Kind.FRAME, Kind.VIEW):
+                if found.head.kind in (RecordKind.FRAME, RecordKind.VIEW):
                     yield found
 
 
@@ -126,10 +127,10 @@ def _view_in_force(store: Store, segment: Segment, offset: int) -> bytes:
     if state.view is None:
         return b""
     body = VIEW_FIELDS.write((state.view, state.epoch, tuple(state.producers.items())))
-    return record_bytes(Kind.VIEW, body, 0, state.last_at, state.chain.value, state.position + 1)
+    return record_bytes(RecordKind.VIEW, body, 0, state.last_at, state.chain.value, state.position + 1)
 
 
-# Taking
+# Appending from a peer
 
 
 @dataclass(slots=True)
@@ -140,16 +141,16 @@ class Copied:
     view: ViewRecord | None
 
 
-def parse(data: bytes, position: int, chain: Chain, view: View | None) -> Iterator[Copied]:
-    """What `read` of a peer gave, as runs that may be appended one after another to a log that ends so."""
+def parse(data: bytes, position: int, chain: HashChain, view: View | None) -> Iterator[Copied]:
+    """Parse what `read` of a peer returned, into runs that may be appended in turn to a log that ends at `position`."""
     trial, names = chain.copy(), _names(view)
     known = view.id if view is not None else NO_VIEW
     run: list[Entry] = []
-    scan = Scan(_Bytes(data), 0)
+    scan = Scan(_BytesFile(data), 0)
     for found in scan:
         if found.head.position != position + 1:
             raise _diverged(position, f"position {found.head.position} follows")
-        if found.head.kind == Kind.VIEW:
+        if found.head.kind == RecordKind.VIEW:
             entered = _view_of(found)
             if entered.view.id > known:
                 yield Copied(run, entered)
@@ -165,14 +166,14 @@ def parse(data: bytes, position: int, chain: Chain, view: View | None) -> Iterat
 
 def entries_of(data: bytes, names: dict[int, Address]) -> Iterator[Entry]:
     """The frames of what `read` of our own journal gave. `names` has the senders so far, and learns new ones."""
-    for found in Scan(_Bytes(data), 0):
-        if found.head.kind == Kind.VIEW:
+    for found in Scan(_BytesFile(data), 0):
+        if found.head.kind == RecordKind.VIEW:
             names.update(_names(_view_of(found).view))
         elif found.head.sender in names:
             yield _entry(found, names[found.head.sender])
 
 
-def _entry_of(found: Found, names: dict[int, Address], chain: Chain, position: int) -> Entry:
+def _entry_of(found: Found, names: dict[int, Address], chain: HashChain, position: int) -> Entry:
     head = found.head
     if head.sender not in names:
         raise _diverged(position, f"sender {head.sender:016x} is not in the view")
@@ -206,8 +207,8 @@ def _diverged(position: int, reason: str) -> JournalDivergedError:
     )
 
 
-class _Bytes:
-    """Bytes that are read like a file."""
+class _BytesFile:
+    """Bytes with the interface of a file."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

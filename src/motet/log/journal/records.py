@@ -6,7 +6,7 @@
     112 sent_at u64   120 producer u64   128 sequence u64                                 (frames only: 136 bytes)
     then the body, for a frame exactly the bytes of the wire; then zeros up to a multiple of 8
 
-The CRC covers the head, and the head holds the digest of the body, so heads can be walked and trusted without reading
+The CRC covers the head, and the head holds the digest of the body, so heads can be indexed and trusted without reading
 bodies. Everything from the digest on is the same at all members, and that is what the chain covers. `synced` is how
 much of the journal was known to be on disk when the record was made: it tells a torn tail from a damaged record.
 """
@@ -62,7 +62,7 @@ SHARED_AT = 48
 
 
 @unique
-class Kind(IntEnum):
+class RecordKind(IntEnum):
     FRAME = 1
     VIEW = 2
     STABLE = 3
@@ -136,7 +136,7 @@ class ViewRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class SegmentState:
     """What the first record of a segment says of all that came before it."""
 
     group: str
@@ -166,7 +166,7 @@ def padding(size: int) -> bytes:
     return bytes(-size % ALIGNMENT)
 
 
-def head_of(kind: Kind, body_bytes: int, synced: int, at: int, chain: bytes, shared: bytes) -> bytes:
+def head_of(kind: RecordKind, body_bytes: int, synced: int, at: int, chain: bytes, shared: bytes) -> bytes:
     own = _OWN.pack(kind, 0, SHARED_AT + len(shared), body_bytes, 0, synced, at, chain)
     rest = own + shared
     return _CRC.pack(crc32(rest)) + rest
@@ -189,13 +189,13 @@ def shared_of_frame(entry: Entry) -> bytes:
     )
 
 
-def record_bytes(kind: Kind, body: bytes, synced: int, at: int, chain: bytes, position: int) -> bytes:
+def record_bytes(kind: RecordKind, body: bytes, synced: int, at: int, chain: bytes, position: int) -> bytes:
     """A whole record of any kind but a frame."""
     head = head_of(kind, len(body), synced, at, chain, _SHARED.pack(digest_of(body), position))
     return b"".join((head, body, padding(len(body))))
 
 
-_HEAD_BYTES_OF = {kind: FRAME_HEAD_BYTES if kind is Kind.FRAME else HEAD_BYTES for kind in Kind}
+_HEAD_BYTES_OF = {kind: FRAME_HEAD_BYTES if kind is RecordKind.FRAME else HEAD_BYTES for kind in RecordKind}
 
 
 def parse_head(data: bytes | memoryview, offset: int) -> Head | str:
@@ -204,7 +204,7 @@ def parse_head(data: bytes | memoryview, offset: int) -> Head | str:
     if left < HEAD_BYTES:
         return INCOMPLETE
     kind = data[offset + 4]
-    size = FRAME_HEAD_BYTES if kind == Kind.FRAME else HEAD_BYTES
+    size = FRAME_HEAD_BYTES if kind == RecordKind.FRAME else HEAD_BYTES
     if left < size:
         return INCOMPLETE
     head = Head(*(_FRAME_HEAD if size == FRAME_HEAD_BYTES else _HEAD).unpack_from(data, offset))
@@ -227,17 +227,17 @@ VIEW_FIELDS: Field[tuple[View, ViewId, tuple[tuple[int, int], ...]]] = checked(
     lambda *three: three, lambda three: three, VIEW, VIEW_ID, PRODUCERS
 )
 _STATE_1 = (TEXT, COUNT, COUNT, VIEW_ID, optional(VIEW), PRODUCERS, listed(BEGUN))
-STATE_1: Field[State] = checked(
-    State, lambda s: (s.group, s.address, s.stable, s.epoch, s.view, s.producers, s.begun), *_STATE_1
+STATE_1: Field[SegmentState] = checked(
+    SegmentState, lambda s: (s.group, s.address, s.stable, s.epoch, s.view, s.producers, s.begun), *_STATE_1
 )
-STATE: Field[State] = checked(
-    State,
+STATE: Field[SegmentState] = checked(
+    SegmentState,
     lambda s: (s.group, s.address, s.stable, s.epoch, s.view, s.producers, s.begun, s.owner),
     *(*_STATE_1, optional(ADDRESS)),
 )
 
 
-class Chain:
+class HashChain:
     """The hash over the order, for which a message counts where it ends.
 
     Fragments are hashed aside until the last one comes: those of a message that a view change cuts short are in the
@@ -259,8 +259,8 @@ class Chain:
             self.value = _hash(self.value + shared)
         return self.value
 
-    def copy(self) -> Chain:
-        return Chain(self.value, tuple(self.begun.items()))
+    def copy(self) -> HashChain:
+        return HashChain(self.value, tuple(self.begun.items()))
 
 
 def _hash(data: bytes) -> bytes:

@@ -1,8 +1,8 @@
-"""What happens when a journal is opened: find the end of what is whole, and cut the torn tail behind it.
+"""Recovery, when a journal is opened: find the last complete record, and truncate the torn tail after it.
 
-A write that was under way when the power went is torn: it was never reported as being on disk, so it is cut, and what
-was cut is told. A flaw in bytes that were on disk is damage; then nothing is cut, and the journal does not open. The
-two are told apart by what later records say: each one carries how far the journal was known to be on disk.
+A write that was in progress when the power failed is torn. It was never reported as being on disk, so it is truncated
+and reported in `Recovery`. A flaw in bytes that were on disk is damage: nothing is truncated, and the journal does not
+open. Later records distinguish the two, because each one carries how far the journal was known to be on disk.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from motet.errors import JournalCorruptError, JournalError
 from motet.log.journal.disk import Disk
 from motet.log.journal.owner import Owner
 from motet.log.journal.records import FILE_HEADER
-from motet.log.journal.scan import Opening, Scan, read_opening, whole_heads
+from motet.log.journal.scan import Opening, Scan, intact_heads, read_opening
 from motet.log.journal.segments import Index, Segment, name_of, note, segment_names
 from motet.log.journal.state import LogState
 
-RESTART = "restart.new"  # the first segment of a log that begins anew, before the old one is gone
+RESTART = "restart.new"  # the first segment of a restarted log, before the old segments are deleted
 MOST_SCANNED = 8  # segments that are read at opening, at most; `verify` reads all, and readers check what they read
 
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What opening the journal took away. Nothing was cut when `cut_bytes` is 0."""
+    """What recovery truncated: nothing if `truncated_bytes` is 0."""
 
-    cut_bytes: int = 0
-    cut_records: int = 0  # of those bytes, records whose heads were still legible
+    truncated_bytes: int = 0
+    truncated_records: int = 0  # of those bytes, records whose heads were still legible
     at: int = 0  # the position at which the log ends now
     segment: str = ""
     offset: int = 0
     reason: str = ""
 
     def __str__(self) -> str:
-        if not self.cut_bytes:
-            return f"nothing was cut; the log ends at position {self.at}"
+        if not self.truncated_bytes:
+            return f"nothing was truncated; the log ends at position {self.at}"
         return (
-            f"cut {self.cut_bytes} bytes ({self.cut_records} legible records) behind position {self.at}, from byte "
-            f"{self.offset} of {self.segment} on: {self.reason}"
+            f"truncated {self.truncated_bytes} bytes ({self.truncated_records} legible records) after position "
+            f"{self.at}, from byte {self.offset} of {self.segment} on: {self.reason}"
         )
 
 
@@ -69,8 +69,8 @@ def recover(directory: Path, group: str, owner: Owner, disk: Disk, index_bytes: 
             )
         if (reason := owner.flaw_of(segment.opening.state.owner)) is not None:
             raise JournalError(
-                f"{segment.path} does not belong here: {reason}. Somebody exchanged files: put the right one back, or "
-                f"take the directory away and let the member fetch the log from the others"
+                f"{segment.path} does not belong here: {reason}. Files were exchanged: restore the right one, or "
+                f"move the directory away and let the member fetch the log from the others"
             )
     state = LogState(group)
     if segments:
@@ -78,11 +78,11 @@ def recover(directory: Path, group: str, owner: Owner, disk: Disk, index_bytes: 
         flaw = torn or flaw
     if flaw is None:
         return Recovered(segments, state, Recovery(at=state.position))
-    return _cut(directory, names, segments, state, flaw, disk)
+    return _truncate_tail(directory, names, segments, state, flaw, disk)
 
 
 def _finish_restart(directory: Path, disk: Disk) -> None:
-    """A log that begins anew replaces the old one as a whole: once its first segment is there, the rest must go."""
+    """Finish an interrupted restart: once the first segment of the new log is complete, the old ones are deleted."""
     names = disk.names(directory)
     if RESTART not in names:
         return
@@ -90,7 +90,7 @@ def _finish_restart(directory: Path, disk: Disk) -> None:
     opening = read_opening(file)
     file.close()
     if isinstance(opening, str):
-        disk.remove(directory / RESTART)  # it was not complete, so the old log still stands
+        disk.remove(directory / RESTART)  # it is incomplete, so the old log is still valid
     else:
         finish_restart(directory, opening.head.position, disk)
     disk.sync_directory(directory)
@@ -103,7 +103,7 @@ def finish_restart(directory: Path, first: int, disk: Disk) -> None:
 
 
 def _openings(directory: Path, names: Sequence[str], disk: Disk) -> tuple[list[Segment], _Flaw | None]:
-    """The segments up to the first that does not begin properly."""
+    """The segments up to the first one without a valid first record."""
     segments: list[Segment] = []
     for at, name in enumerate(names):
         file = disk.open_to_read(directory / name)
@@ -120,7 +120,7 @@ def _openings(directory: Path, names: Sequence[str], disk: Disk) -> tuple[list[S
 
 
 def _replay(segments: list[Segment], disk: Disk, index_bytes: int) -> tuple[LogState, _Flaw | None]:
-    """Read whatever is not known to be on disk, and the last segment in any case."""
+    """Read all segments that are not known to be on disk, and the last one in any case."""
     synced = segments[-1].opening.head.synced
     suspect = next(at for at, segment in enumerate(segments) if segment.end_address > synced)
     start = max(min(suspect, len(segments) - 1), len(segments) - MOST_SCANNED)
@@ -157,19 +157,19 @@ def _replay_segment(segment: Segment, at: int, state: LogState, disk: Disk, inde
 # The torn tail
 
 
-def _cut(
+def _truncate_tail(
     directory: Path, names: Sequence[str], segments: list[Segment], state: LogState, flaw: _Flaw, disk: Disk
 ) -> Recovered:
-    cut_bytes = cut_records = 0
+    truncated_bytes = truncated_records = 0
     proven = state.synced
     for at in range(flaw.at, len(names)):
         start = flaw.offset if at == flaw.at else 0
         file = disk.open_to_read(directory / names[at])
         data = file.read(start, file.size() - start)
         file.close()
-        heads = list(whole_heads(data, start))
-        cut_bytes += len(data)
-        cut_records += len(heads)
+        heads = list(intact_heads(data, start))
+        truncated_bytes += len(data)
+        truncated_records += len(heads)
         proven = max(proven, *(head.synced for head in heads), 0)
     address = segments[flaw.at].address if flaw.at < len(segments) else _end_of(segments)
     name = names[flaw.at]
@@ -179,7 +179,9 @@ def _cut(
     del segments[flaw.at + (1 if flaw.offset else 0) :]
     if segments and flaw.offset:
         segments[-1].size = flaw.offset
-    return Recovered(segments, state, Recovery(cut_bytes, cut_records, state.position, name, flaw.offset, flaw.reason))
+    return Recovered(
+        segments, state, Recovery(truncated_bytes, truncated_records, state.position, name, flaw.offset, flaw.reason)
+    )
 
 
 def _end_of(segments: Sequence[Segment]) -> int:
@@ -187,14 +189,14 @@ def _end_of(segments: Sequence[Segment]) -> int:
 
 
 def _remove_tail(directory: Path, names: Sequence[str], segments: Sequence[Segment], flaw: _Flaw, disk: Disk) -> None:
-    """From the end, so that what is left is whole at any moment."""
+    """Delete from the end, so that the rest is consistent at any moment."""
     first_gone = flaw.at + (1 if flaw.offset else 0)
     for name in reversed(names[first_gone:]):
         disk.remove(directory / name)
     if flaw.offset:
         file = disk.open(segments[flaw.at].path)
         try:
-            file.cut(max(flaw.offset, FILE_HEADER.size))
+            file.truncate(max(flaw.offset, FILE_HEADER.size))
             file.sync()
         finally:
             file.close()

@@ -1,4 +1,4 @@
-"""Walking along a segment's file, record by record, and stopping where it is not whole."""
+"""Scans a segment's file record by record, up to the first one that is incomplete or damaged."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from motet.log.journal.records import (
     STATE,
     STATE_1,
     Head,
-    Kind,
-    State,
+    RecordKind,
+    SegmentState,
     digest_of,
     parse_head,
 )
@@ -47,10 +47,10 @@ class Found(NamedTuple):
 
 
 class Scan:
-    """Iterate over the records from `offset` on. Afterwards `end` is behind the last whole one, and `flaw` says why
-    it is the last; None means that the file ends there.
+    """Iterate over the records from `offset`. Afterwards `end` is the end of the last valid one, and `flaw` says why
+    the scan stopped there; None means the end of the file.
 
-    With `heads_only` the bodies of frames are passed over: they are there, but nobody has looked whether they are good.
+    With `heads_only` the bodies of frames are skipped: they are present, but their digests are not verified.
     """
 
     def __init__(self, file: Readable, offset: int, *, heads_only: bool = False, window: int = 0) -> None:
@@ -74,7 +74,7 @@ class Scan:
                 yield found
 
     def _next(self, data: bytes, start: int) -> Found | None:
-        """The record at `end`, if it is whole and in `data`."""
+        """The record at `end`, if it is complete and in `data`."""
         at = self.end - start
         if at >= len(data):
             return self._lacks(start + len(data), HEAD_BYTES)
@@ -96,10 +96,10 @@ class Scan:
         return found
 
     def _skips(self, head: Head) -> bool:
-        return self._heads_only and head.kind == Kind.FRAME
+        return self._heads_only and head.kind == RecordKind.FRAME
 
     def _lacks(self, reached: int, wanted: int) -> Found | None:
-        """The window ends here; if the file does, too, the record is not whole."""
+        """The window ends here; if the file does, too, the record is incomplete."""
         self._wanted = wanted
         if reached >= self._size > self.end:
             self.flaw = INCOMPLETE
@@ -115,7 +115,7 @@ class Opening:
     """The first record of a segment."""
 
     head: Head
-    state: State
+    state: SegmentState
     end: int
 
 
@@ -123,7 +123,7 @@ FIRST_RECORD_AT = FILE_HEADER.size
 
 
 def read_opening(file: Readable) -> Opening | str:
-    """How a segment begins, or what is wrong with it."""
+    """The first record of a segment, or what is wrong with it."""
     header = file.read(0, FILE_HEADER.size)
     if len(header) < FILE_HEADER.size:
         return INCOMPLETE
@@ -136,7 +136,7 @@ def read_opening(file: Readable) -> Opening | str:
     found = next(iter(scan), None)
     if found is None:
         return scan.flaw or INCOMPLETE
-    if found.head.kind != Kind.STATE:
+    if found.head.kind != RecordKind.STATE:
         return "the first record does not say what came before"
     try:
         state = (STATE_1 if version == 1 else STATE).read(Reader(bytes(found.body)))
@@ -149,8 +149,8 @@ _FRAME_SIZE, _OTHER_SIZE = (re.escape(bytes([size])) for size in (FRAME_HEAD_BYT
 _LOOKS_LIKE_HEAD = re.compile(b"(?:\x01\x00" + _FRAME_SIZE + b"|[\x02-\x05]\x00" + _OTHER_SIZE + b")\x00")
 
 
-def whole_heads(data: bytes, start: int) -> Iterator[Head]:
-    """Heads that are intact, wherever they stand in `data` (which begins at `start` of a file)."""
+def intact_heads(data: bytes, start: int) -> Iterator[Head]:
+    """All intact record heads in `data`, which begins at `start` of a file, whatever is between them."""
     for match in _LOOKS_LIKE_HEAD.finditer(data):
         at = match.start() - 4
         if at >= 0 and (start + at) % ALIGNMENT == 0:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from motet.log.journal.disk import Disk, File
-from motet.log.journal.records import FILE_HEADER, MAGIC, STATE, VERSION, Head, Kind, parse_head, record_bytes
+from motet.log.journal.records import FILE_HEADER, MAGIC, STATE, VERSION, Head, RecordKind, parse_head, record_bytes
 from motet.log.journal.scan import FIRST_RECORD_AT, Found, Opening, Scan
 from motet.log.journal.state import LogState
 from motet.protocol.core.identity import Address
@@ -71,7 +71,7 @@ def create(
     """A new segment of `owner` that goes on from `state`."""
     summary = state.summary(address, owner)
     body = STATE.write(summary)
-    record = record_bytes(Kind.STATE, body, state.synced, state.last_at, state.chain.value, state.position + 1)
+    record = record_bytes(RecordKind.STATE, body, state.synced, state.last_at, state.chain.value, state.position + 1)
     path = directory / (name or name_of(state.position + 1))
     file = disk.open(path, is_new=True)
     data = FILE_HEADER.pack(MAGIC, VERSION, 0) + record
@@ -90,13 +90,13 @@ def build_index(file: File, step: int) -> Index:
 
 
 def note(index: Index, found: Found) -> None:
-    if found.head.kind == Kind.FRAME:
+    if found.head.kind == RecordKind.FRAME:
         index.note(found.head.position, found.offset)
 
 
 def locate(file: File, index: Index, position: int) -> tuple[int, Head] | None:
     """The offset and head of the frame in which `position` ends."""
     for found in Scan(file, index.offset_before(position), heads_only=True):
-        if found.head.kind == Kind.FRAME and found.head.last >= position and found.head.messages:
+        if found.head.kind == RecordKind.FRAME and found.head.last >= position and found.head.messages:
             return (found.offset, found.head) if found.head.position <= position else None
     return None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from motet.log.journal.records import VIEW_FIELDS, Chain, Head, Kind, State
+from motet.log.journal.records import VIEW_FIELDS, HashChain, Head, RecordKind, SegmentState
 from motet.protocol.core.identity import Address
 from motet.protocol.core.view import NO_VIEW, View, ViewId
 from motet.protocol.wire.fields import COUNT, MalformedError, Reader
@@ -19,7 +19,7 @@ MOST_PRODUCERS = 256  # the least recently used goes
 class LogState:
     group: str
     position: int = 0
-    chain: Chain = field(default_factory=Chain)
+    chain: HashChain = field(default_factory=HashChain)
     stable: int = 0
     epoch: ViewId = NO_VIEW
     view: View | None = None
@@ -29,12 +29,12 @@ class LogState:
     last_at: int = 0  # the latest clock that a record shows
 
     @classmethod
-    def begin(cls, state: State, head: Head) -> LogState:
+    def begin(cls, state: SegmentState, head: Head) -> LogState:
         """At the start of a segment."""
         return cls(
             state.group,
             head.position - 1,
-            Chain(head.chain, state.begun),
+            HashChain(head.chain, state.begun),
             state.stable,
             state.epoch,
             state.view,
@@ -43,10 +43,10 @@ class LogState:
             last_at=head.at,
         )
 
-    def summary(self, address: int, owner: Address | None) -> State:
+    def summary(self, address: int, owner: Address | None) -> SegmentState:
         begun = tuple(sorted(self.chain.begun.items()))
         producers = tuple(self.producers.items())
-        return State(self.group, address, self.stable, self.epoch, self.view, producers, begun, owner)
+        return SegmentState(self.group, address, self.stable, self.epoch, self.view, producers, begun, owner)
 
     @property
     def view_id(self) -> ViewId:
@@ -58,7 +58,7 @@ class LogState:
         """Why the record cannot follow what came before; None once it is taken in."""
         if head.position != self.position + 1:
             return f"position {head.position} follows {self.position}"
-        if head.kind == Kind.FRAME:
+        if head.kind == RecordKind.FRAME:
             fault = self._flaw_of_frame(head, shared)
         elif head.chain != self.chain.value:
             fault = "the chained hash is not that of the messages before"
@@ -88,14 +88,14 @@ class LogState:
     def _flaw_of_other(self, head: Head, body: bytes) -> str | None:
         reader = Reader(body)
         try:
-            if head.kind == Kind.VIEW:
+            if head.kind == RecordKind.VIEW:
                 self.entered(*VIEW_FIELDS.read(reader))
-            elif head.kind == Kind.STABLE:
+            elif head.kind == RecordKind.STABLE:
                 return self._flaw_of_stable(COUNT.read(reader))
             else:
-                return f"a {Kind(head.kind).name} record has no place in a segment"
+                return f"a {RecordKind(head.kind).name} record has no place in a segment"
         except MalformedError as error:
-            return f"a {Kind(head.kind).name} record that cannot be read: {error}"
+            return f"a {RecordKind(head.kind).name} record that cannot be read: {error}"
         return None
 
     def _flaw_of_stable(self, stable: int) -> str | None:
@@ -124,5 +124,5 @@ class LogState:
 
     def restarted(self, position: int, chain: bytes) -> None:
         self.position = self.stable = position
-        self.chain = Chain(chain)
+        self.chain = HashChain(chain)
         self.view, self.epoch, self.extra = None, NO_VIEW, 0

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from motet.log.journal.config import Fsync, JournalConfig
 from motet.log.journal.disk import Buffer, Disk, File
-from motet.log.journal.records import Head, Kind
+from motet.log.journal.records import Head, RecordKind
 from motet.log.journal.recovery import RESTART, finish_restart
 from motet.log.journal.scan import Scan
 from motet.log.journal.segments import Index, Segment, build_index, create, locate, name_of, note
@@ -138,7 +138,7 @@ class Store:
         is_too_much = bool(config.retention_bytes) and kept > config.retention_bytes
         return is_too_much or (bool(config.retention_ns) and newest < now - config.retention_ns)
 
-    def cut_behind(self, position: int, stable: int) -> LogState:
+    def truncate_behind(self, position: int, stable: int) -> LogState:
         """Only what ends at `position` or before stays, and the frame with the stable one; what is known there."""
         at = self.segment_of(position)
         segment = self.segments[at]
@@ -152,7 +152,7 @@ class Store:
         self._disk.sync_directory(self._directory)
         del self.segments[at + 1 :]
         self._file = self._disk.open(segment.path)
-        self._file.cut(end)
+        self._file.truncate(end)
         self._file.sync()
         segment.size, segment.index = end, Index(step=self._config.index_bytes)
         return self._replay(segment)
@@ -211,6 +211,6 @@ def _end_of(file: File, start: int, position: int, stable: int) -> int:
     for found in Scan(file, start, heads_only=True):
         if found.head.last > position and found.head.position > stable:
             break
-        if found.head.messages or found.head.kind != Kind.FRAME:
+        if found.head.messages or found.head.kind != RecordKind.FRAME:
             end = found.offset + found.head.size
     return end

@@ -13,8 +13,8 @@ from pathlib import Path
 from motet.errors import JournalCorruptError, JournalError
 from motet.log.journal.disk import Disk, RealDisk
 from motet.log.journal.owner import NAME, Owner, load
-from motet.log.journal.records import Kind
-from motet.log.journal.scan import Found, Opening, Scan, read_opening, whole_heads
+from motet.log.journal.records import RecordKind
+from motet.log.journal.scan import Found, Opening, Scan, intact_heads, read_opening
 from motet.log.journal.segments import segment_names
 from motet.log.journal.state import LogState
 from motet.protocol.wire.body import flaw as flaw_of_body
@@ -39,7 +39,7 @@ class Flaw:
 
 
 @dataclass(slots=True)
-class Verdict:
+class JournalVerdict:
     """What is good, up to the first flaw."""
 
     group: str = ""
@@ -60,7 +60,7 @@ class Verdict:
         return self.flaw is None
 
 
-def verify(directory: str | Path, disk: Disk | None = None, on_progress: Progress | None = None) -> Verdict:
+def verify(directory: str | Path, disk: Disk | None = None, on_progress: Progress | None = None) -> JournalVerdict:
     return _Verifier(Path(directory), disk or RealDisk(), on_progress or (lambda done, total: None)).run()
 
 
@@ -69,13 +69,13 @@ class _Verifier:
         self._directory = directory
         self._disk = disk
         self._on_progress = on_progress
-        self._verdict = Verdict()
+        self._verdict = JournalVerdict()
         self._state: LogState | None = None
         self._end = 0  # address behind the last segment that was read
         self._owner, self._owner_flaw = Owner(), ""
         self._is_foreign = False  # the flaw is that a segment is another journal's
 
-    def run(self) -> Verdict:
+    def run(self) -> JournalVerdict:
         names = self._names()
         self._learn_owner()
         sizes = [self._size_of(name) for name in names]
@@ -83,7 +83,7 @@ class _Verifier:
         for name in names:
             self._segment(name, total)
             if self._verdict.flaw is not None:
-                self._judge(names)
+                self._classify_flaw(names)
                 break
         self._finish()
         return self._verdict
@@ -116,16 +116,16 @@ class _Verifier:
             opening = read_opening(file)
             reason = opening if isinstance(opening, str) else self._flaw_of_opening(name, opening)
             if isinstance(opening, str) or reason is not None:
-                self._found_flaw(name, 0, reason or "")
+                self._note_flaw(name, 0, reason or "")
                 return
             scan = Scan(file, opening.end)
             for found in scan:
                 if (reason := self._flaw_of(found)) is not None:
-                    self._found_flaw(name, found.offset, reason)
+                    self._note_flaw(name, found.offset, reason)
                     return
                 self._on_progress(self._end + scan.end, total)
             if scan.flaw is not None:
-                self._found_flaw(name, scan.end, scan.flaw)
+                self._note_flaw(name, scan.end, scan.flaw)
                 return
             self._end += scan.end
             self._verdict.segments += 1
@@ -161,8 +161,8 @@ class _Verifier:
         if (reason := self._state.flaw(found.head, found.shared, found.body)) is not None:
             return reason
         self._verdict.records += 1
-        self._verdict.views += found.head.kind == Kind.VIEW
-        if found.head.kind != Kind.FRAME:
+        self._verdict.views += found.head.kind == RecordKind.VIEW
+        if found.head.kind != RecordKind.FRAME:
             return None
         self._verdict.frames += 1
         body = bytes(found.body)
@@ -172,11 +172,11 @@ class _Verifier:
             return f"{found.head.messages} messages are said to end in a frame, and {message_count(body)} do"
         return None
 
-    def _found_flaw(self, name: str, offset: int, reason: str) -> None:
+    def _note_flaw(self, name: str, offset: int, reason: str) -> None:
         position = self._state.position if self._state is not None else int(name.partition(".")[0]) - 1
         self._verdict.flaw = Flaw(name, offset, position, reason, is_torn_tail=True)
 
-    def _judge(self, names: list[str]) -> None:
+    def _classify_flaw(self, names: list[str]) -> None:
         """It is damage, and no torn tail, if what follows says that it was on disk."""
         flaw = self._verdict.flaw
         assert flaw is not None
@@ -184,7 +184,7 @@ class _Verifier:
         for name in names[names.index(flaw.segment) :]:
             file = self._disk.open_to_read(self._directory / name)
             start = flaw.offset if name == flaw.segment else 0
-            proven = max(proven, *(head.synced for head in whole_heads(file.read(start, file.size()), start)), 0)
+            proven = max(proven, *(head.synced for head in intact_heads(file.read(start, file.size()), start)), 0)
             file.close()
         is_torn = proven <= self._end + flaw.offset and not self._is_foreign
         self._verdict.flaw = Flaw(flaw.segment, flaw.offset, flaw.position, flaw.reason, is_torn)

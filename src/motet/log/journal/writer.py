@@ -1,11 +1,11 @@
 """The journal of one member: what it delivered in total order, on disk, in the layout of the wire.
 
-`append` and its like are called by the thread that runs the member, `sync` by another one, so that waiting for the disk
-does not stop the protocols. One lock guards what is in memory and is never held while `sync` waits; another one lets a
-single `sync` run at a time, and keeps files in their places meanwhile.
+The member's thread calls `append` and the like, another thread calls `sync`, so that waiting for the disk does not stop
+the protocols. One lock guards the state in memory and is never held while `sync` waits. Another one serialises `sync`
+with everything that moves or deletes files.
 
-After a write or a sync has failed the journal takes nothing more (`is_failed`): what the file holds is unknown, and a
-member must not go on acknowledging. Opening it again finds out what is there.
+After a write or a sync has failed, the journal accepts nothing more (`is_failed`): the content of the file is unknown,
+and a member must not continue to acknowledge. Opening the journal again recovers what is there.
 
 Invariants: durable <= position; stable <= position.
 """
@@ -22,12 +22,12 @@ from motet.errors import JournalError, MisuseError
 from motet.log.journal import owner as owners
 from motet.log.journal import raw
 from motet.log.journal.config import Fsync, JournalConfig
-from motet.log.journal.disk import Buffer, Disk, RealDisk, in_words
+from motet.log.journal.disk import Buffer, Disk, RealDisk, as_journal_error
 from motet.log.journal.records import (
     FRAME_HEAD_BYTES,
     VIEW_FIELDS,
     Entry,
-    Kind,
+    RecordKind,
     head_of,
     padding,
     record_bytes,
@@ -46,7 +46,7 @@ LOCK = "lock"
 
 
 class Journal:
-    """Made by `Journal.open`."""
+    """Constructed by `Journal.open`."""
 
     def __init__(
         self, directory: Path, config: JournalConfig, disk: Disk, recovered: Recovered, owner: owners.Owner
@@ -62,8 +62,8 @@ class Journal:
         self._failure: JournalError | None = None
         self._release: Callable[[], None] = lambda: None
         self._is_closed = False
-        self._memory = RLock()
-        self._syncing = Lock()
+        self._state_lock = RLock()
+        self._sync_lock = Lock()
 
     @classmethod
     def open(
@@ -73,27 +73,27 @@ class Journal:
         config: JournalConfig | None = None,
         disk: Disk | None = None,
     ) -> Journal:
-        """Lock it, recover what is there, and be ready for the next entry. `recovery` says what was cut."""
+        """Lock and recover the journal, so that it can be appended to. `recovery` says what was truncated."""
         path, config, disk = Path(directory), config or JournalConfig(), disk or RealDisk()
         try:
             disk.make_directory(path)
             release = disk.lock(path / LOCK).release
         except OSError as error:
-            raise in_words(error, "opening the journal", path) from error
+            raise as_journal_error(error, "opening the journal", path) from error
         try:
             owner = owners.load(path, disk)
             journal = cls(path, config, disk, recover(path, group, owner, disk, config.index_bytes), owner)
-            journal.mark_stable(journal._owner.stable)  # a rollback that was cut short had noted it there
+            journal.mark_stable(journal._owner.stable)  # an interrupted rollback has recorded it there
             journal.sync()
         except BaseException as error:
             release()
             if isinstance(error, OSError):
-                raise in_words(error, "opening the journal", path) from error
+                raise as_journal_error(error, "opening the journal", path) from error
             raise
         journal._release = release
         return journal
 
-    # What it holds
+    # Contents
 
     @property
     def group(self) -> str:
@@ -132,10 +132,10 @@ class Journal:
         return self._state.chain.value
 
     @property
-    def end(self) -> raw.LogEnd:
+    def end(self) -> raw.JournalEnd:
         """Where records of a peer would have to go on."""
         state = self._state
-        return raw.LogEnd(raw.Cursor(state.position, state.view_id, state.extra), state.chain.value, state.stable)
+        return raw.JournalEnd(raw.Cursor(state.position, state.view_id, state.extra), state.chain.value, state.stable)
 
     @property
     def producers(self) -> tuple[tuple[int, int], ...]:
@@ -147,13 +147,13 @@ class Journal:
         return self._owner.record
 
     @property
-    def past(self) -> tuple[int, ...]:
+    def past_incarnations(self) -> tuple[int, ...]:
         """Incarnations that owned this journal before, oldest first."""
-        return self._owner.past
+        return self._owner.past_incarnations
 
     @property
     def may_bootstrap(self) -> bool:
-        """No life that had this journal was told that it had lost the memory of a group."""
+        """True unless an incarnation that owned this journal had lost the durable state of its group."""
         return self._owner.may_bootstrap
 
     @property
@@ -168,29 +168,30 @@ class Journal:
     def segments(self) -> tuple[Segment, ...]:
         return tuple(self._store.segments)
 
-    # Who writes it
+    # Owner
 
     def begin(self, local: Address, *, may_bootstrap: bool = True) -> None:
-        """A new life of the process takes the journal over. On disk when it returns.
+        """Record a new incarnation as the owner. It is on disk when this returns.
 
-        `may_bootstrap`: whether it counts when a group is founded; once that was denied, it is to all later lives.
+        `may_bootstrap`: whether its durable state counts when a group bootstraps. Once False, it stays False for all
+        later incarnations.
         """
-        with self._syncing, self._writing("begin"):
+        with self._sync_lock, self._writing("begin"):
             self._save(self._known_owner().taken_over(local, may_bootstrap=may_bootstrap))
             self._store.owner = local
             if self._store.is_unused(self._state) and self._store.last.opening.state.owner is None:
                 self._store.restart(self._state)  # so that the first segment says whose it is, too
 
     def _known_owner(self) -> owners.Owner:
-        """Where the file that tells it was lost, whoever wrote the segments."""
+        """The owner; if its file was lost, the writers of the segments."""
         if self._owner.address is not None:
             return self._owner
         writers = [segment.opening.state.owner for segment in self._store.segments]
-        past = dict.fromkeys(writer.incarnation for writer in writers if writer is not None)
-        return replace(self._owner, past=tuple(past))
+        past_incarnations = dict.fromkeys(writer.incarnation for writer in writers if writer is not None)
+        return replace(self._owner, past_incarnations=tuple(past_incarnations))
 
     def remember(self, record: PrimaryRecord) -> None:
-        """Call before anybody is told of what is in `record`. On disk when it returns."""
+        """Store `record`; it is on disk when this returns. Call it before any peer learns of its content."""
         with self._writing("remember"):
             if record != self._owner.record:
                 self._save(replace(self._owner, record=record))
@@ -202,7 +203,7 @@ class Journal:
     # Appending
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Write them all at once; they are not on disk yet when it returns."""
+        """Append the entries; they are not on disk yet when this returns."""
         with self._writing("append"):
             self._require_order(entries)
             start = 0
@@ -213,7 +214,7 @@ class Journal:
                     self._store.trim(self._state.stable, self._state.last_at)
 
     def _append_some(self, entries: Sequence[Entry], start: int) -> int:
-        """As many as go into this segment, in one gathered write; the index of the first that did not."""
+        """Append what fits into this segment, in one gathered write; return the index of the next entry."""
         state, store = self._state, self._store
         before = (state.position, state.chain.copy(), state.extra, dict(state.producers))
         buffers: list[Buffer] = []
@@ -223,7 +224,7 @@ class Journal:
             shared = shared_of_frame(entry)
             chain = state.chain.take(entry.sender.incarnation, entry.count, shared)
             store.note(entry.position, store.last.size + size)
-            head = head_of(Kind.FRAME, len(entry.body), synced, entry.delivered_at, chain, shared)
+            head = head_of(RecordKind.FRAME, len(entry.body), synced, entry.delivered_at, chain, shared)
             buffers += (gap + head, entry.body)
             gap = padding(len(entry.body))
             size += FRAME_HEAD_BYTES + len(entry.body) + len(gap)
@@ -255,30 +256,30 @@ class Journal:
     def enter_view(
         self, view: View, epoch: ViewId, position: int, producers: Iterable[tuple[int, int]], at: int
     ) -> None:
-        """A primary view begins behind `position`. Views that are not primary have no log, and are passed over."""
+        """Record a primary view that begins after `position`. Others have no log, and are ignored."""
         with self._writing("enter_view"):
             if not view.is_primary or view.id == self._state.view_id:
                 return
             if position != self._state.position:
                 raise MisuseError(
                     f"view {view.id} begins at position {position} and the journal ends at {self._state.position}: "
-                    f"fetch what is missing, or begin anew with restart_at"
+                    f"fetch what is missing, or restart the log with restart_at"
                 )
             self._append_view(view, epoch, tuple(producers), at)
 
     def _append_view(self, view: View, epoch: ViewId, producers: tuple[tuple[int, int], ...], at: int) -> None:
-        self._write_other(Kind.VIEW, VIEW_FIELDS.write((view, epoch, producers)), at)
+        self._write_other(RecordKind.VIEW, VIEW_FIELDS.write((view, epoch, producers)), at)
         self._state.entered(view, epoch, producers)
 
     def mark_stable(self, position: int) -> None:
-        """Every member has delivered the log so far: it is never rolled back."""
+        """Record that every member has delivered up to `position`, which is therefore never rolled back."""
         with self._writing("mark_stable"):
             stable = min(position, self._state.position)
             if stable > self._state.stable:
-                self._write_other(Kind.STABLE, U64.write(stable), self._state.last_at)
+                self._write_other(RecordKind.STABLE, U64.write(stable), self._state.last_at)
                 self._state.stable = stable
 
-    def _write_other(self, kind: Kind, body: bytes, at: int) -> None:
+    def _write_other(self, kind: RecordKind, body: bytes, at: int) -> None:
         state = self._state
         data = record_bytes(kind, body, state.synced, at, state.chain.value, state.position + 1)
         self._store.write([data], len(data))
@@ -296,12 +297,12 @@ class Journal:
 
         With Fsync.NEVER nothing is waited for: what is reported survives the process, but maybe not the machine.
         """
-        with self._syncing, self._failing("sync"):
-            with self._memory:
+        with self._sync_lock, self._failing("sync"):
+            with self._state_lock:
                 position, address, unsynced = self._state.position, self._store.end, self._store.unsynced()
             if self.config.fsync is not Fsync.NEVER:
                 self._store.sync_files(unsynced)
-            with self._memory:
+            with self._state_lock:
                 self._store.synced(unsynced)
                 self._state.synced, self._durable = address, position
             return position
@@ -313,8 +314,8 @@ class Journal:
         try:
             if not self.is_failed:
                 self.sync()
-                with self._memory:
-                    self._write_other(Kind.STABLE, U64.write(self._state.stable), self._state.last_at)
+                with self._state_lock:
+                    self._write_other(RecordKind.STABLE, U64.write(self._state.stable), self._state.last_at)
         finally:
             self._is_closed = True
             self._store.close()
@@ -326,12 +327,12 @@ class Journal:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # Rolling back, and beginning anew
+    # Rollback and restart
 
     def truncate(self, position: int) -> int:
         """Roll back to `position`, or to the end of the last frame before it that keeps what is stable; where the log
         ends then."""
-        with self._syncing, self._writing("truncate"):
+        with self._sync_lock, self._writing("truncate"):
             if position >= self._state.position:
                 return self._state.position
             if position < self._state.stable:
@@ -340,14 +341,14 @@ class Journal:
                     f"it, and it is never rolled back. If this journal differs there, move its directory away"
                 )
             self._save(replace(self._owner, stable=self._state.stable))
-            stable, self._state = self._state.stable, self._store.cut_behind(position, self._state.stable)
+            stable, self._state = self._state.stable, self._store.truncate_behind(position, self._state.stable)
             self._durable = self._state.position
             self.mark_stable(stable)
             return self._state.position
 
     def restart_at(self, position: int, chain: bytes) -> None:
-        """The log begins anew behind `position`: what came before is elsewhere, and what is here goes."""
-        with self._syncing, self._writing("restart_at"):
+        """Restart the log after `position`: delete all records, because no member has those in between."""
+        with self._sync_lock, self._writing("restart_at"):
             state = LogState(self._state.group, last_at=self._state.last_at)
             state.restarted(position, chain)
             self._store.restart(state)
@@ -358,7 +359,7 @@ class Journal:
 
     def chain_at(self, position: int) -> bytes | None:
         """The chain over all messages up to `position`; None where no frame ends there, or not any more."""
-        with self._memory:
+        with self._state_lock:
             if position == self._state.position:
                 return self._state.chain.value
             if not self.first <= position + 1 <= self._state.position:
@@ -367,7 +368,7 @@ class Journal:
 
     def frame_start(self, position: int) -> int:
         """The position of the first message that ends in the same frame as `position`."""
-        with self._memory:
+        with self._state_lock:
             place = self._store.frame_of(position)
             return place[2].position if place is not None else position
 
@@ -379,7 +380,7 @@ class Journal:
         At least one record, if there is any up to `last`; else as many as fit into `most_bytes`.
         """
         cursor = raw.Cursor(first - 1, view, extra)
-        with self._memory:
+        with self._state_lock:
             return raw.read(self._store, cursor, most_bytes, last if last is not None else self._state.position)
 
     def append_raw(self, data: bytes) -> int:
@@ -392,16 +393,16 @@ class Journal:
                     self._append_view(copied.view.view, copied.view.epoch, copied.view.producers, copied.view.at)
             return self._state.position
 
-    # Guards
+    # Locks and failures
 
     @contextmanager
     def _writing(self, what: str) -> Iterator[None]:
-        with self._memory, self._failing(what):
+        with self._state_lock, self._failing(what):
             yield
 
     @contextmanager
     def _failing(self, what: str) -> Iterator[None]:
-        """Whatever fails on the disk is the end of writing."""
+        """Fail the journal for good when a disk operation fails."""
         if self._is_closed:
             raise MisuseError("the journal is closed")
         if self._failure is not None:
@@ -409,5 +410,5 @@ class Journal:
         try:
             yield
         except OSError as error:
-            self._failure = in_words(error, f"{what} on the journal", self.directory)
+            self._failure = as_journal_error(error, f"{what} on the journal", self.directory)
             raise self._failure from error

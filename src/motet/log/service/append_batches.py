@@ -1,7 +1,7 @@
-"""Units of an append: what one ordered frame can carry, and how many rows are cut into such units, always alike.
+"""Append batches: rows that one ordered frame carries, and the deterministic split of many rows into such batches.
 
-Each unit has a sequence, and the group drops a unit whose (producer, sequence) it has seen. So a batch that is tried
-again must be cut into the very same units: the cut depends on the rows and on `unit_bytes` and on nothing else.
+Each append batch has a sequence, and the group drops one whose (producer, sequence) it has seen. So a retry must split
+the rows into the same append batches: the split depends on the rows and on `append_batch_bytes` and on nothing else.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ import pyarrow.compute as pc
 from motet.errors import LogRequestError, MessageTooLargeError
 
 APPEND_SCHEMA = pa.schema([pa.field("payload", pa.binary(), nullable=False), pa.field("key", pa.binary())])
-UNITS_PER_BATCH = 1 << 20
-MOST_BATCHES = 1 << 44  # so that every sequence fits 64 bits
+APPEND_BATCHES_PER_ID = 1 << 20
+MOST_BATCH_IDS = 1 << 44  # so that every sequence fits 64 bits
 LENGTH_BYTES = 4  # per message, beside its payload
-KEY_LENGTH_BYTES = 2  # per message of a unit with keys
+KEY_LENGTH_BYTES = 2  # per message of an append batch with keys
 MOST_KEY_BYTES = (1 << 16) - 1
-BUFFERS_PER_BYTE = 4  # Arrow's offsets have up to 8 bytes where a unit has 2 to 4
+BUFFERS_PER_BYTE = 4  # Arrow's offsets have up to 8 bytes where an append batch has 2 to 4
 PADDING_BYTES = 512  # Arrow pads each buffer to 64 bytes, and two columns have six buffers
 
 Column: TypeAlias = Sequence[bytes] | pa.Array
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class AppendRows:
     """Checked rows of one append; `keys` is None when no row has one."""
 
     payloads: pa.Array
@@ -42,17 +42,17 @@ class Rows:
         keys = pa.nulls(len(self), pa.binary()) if self.keys is None else self.keys
         return pa.record_batch([self.payloads, keys], schema=APPEND_SCHEMA)
 
-    def slice(self, offset: int, length: int) -> Rows:
+    def slice(self, offset: int, length: int) -> AppendRows:
         keys = None if self.keys is None else self.keys.slice(offset, length)
-        return Rows(self.payloads.slice(offset, length), keys)
+        return AppendRows(self.payloads.slice(offset, length), keys)
 
     def sizes(self) -> np.ndarray:
-        """Bytes of each row in a unit."""
+        """Bytes of each row in an append batch."""
         sizes = _lengths(self.payloads) + LENGTH_BYTES
         return sizes if self.keys is None else sizes + _lengths(self.keys) + KEY_LENGTH_BYTES
 
 
-def rows_of(payloads: Column, keys: Column | None) -> Rows:
+def rows_of(payloads: Column, keys: Column | None) -> AppendRows:
     """Rows as a caller has them: lists or Arrow arrays. A row without key among rows with keys gets the empty key."""
     payload = _binary("payload", payloads)
     if payload.null_count:
@@ -61,10 +61,10 @@ def rows_of(payloads: Column, keys: Column | None) -> Rows:
     if key is not None and len(key) != len(payload):
         raise LogRequestError(f"{len(payload)} payloads but {len(key)} keys; give one key per payload, or none at all")
     if key is None or key.null_count == len(key):
-        return Rows(payload, None)
+        return AppendRows(payload, None)
     if (longest := int(_lengths(key).max())) > MOST_KEY_BYTES:
         raise MessageTooLargeError(f"a key has {longest} bytes; at most {MOST_KEY_BYTES} are allowed")
-    return Rows(payload, key.fill_null(b"") if key.null_count else key)
+    return AppendRows(payload, key.fill_null(b"") if key.null_count else key)
 
 
 def check_schema(schema: pa.Schema) -> None:
@@ -77,44 +77,45 @@ def check_schema(schema: pa.Schema) -> None:
             raise _wrong_type(field.name, field.type)
 
 
-def rows_of_batch(batch: pa.RecordBatch, most_bytes: int) -> Rows:
+def rows_of_batch(batch: pa.RecordBatch, most_bytes: int) -> AppendRows:
     """Rows as they arrive over the wire. Only sizes are looked at until the batch is known to be small and valid."""
     check_schema(batch.schema)
     buffers = (batch.get_total_buffer_size() - PADDING_BYTES) // BUFFERS_PER_BYTE
     if (size := max(batch.num_rows * LENGTH_BYTES, buffers)) > most_bytes:
         raise MessageTooLargeError(
-            f"this unit takes at least {size} bytes; one append unit holds {most_bytes}: split it into several"
+            f"this append batch takes at least {size} bytes; the maximum is {most_bytes}: split it into several"
         )
     return rows_of(batch.column("payload"), batch.column("key") if "key" in batch.schema.names else None)
 
 
-def size_of(rows: Rows) -> int:
-    """Bytes of the rows as one unit."""
+def size_of(rows: AppendRows) -> int:
+    """Bytes of the rows as one append batch."""
     return int(rows.sizes().sum())
 
 
-def cut(rows: Rows, unit_bytes: int) -> list[Rows]:
-    """Units of at most `unit_bytes`, each as large as it can be; a row that fits none is refused."""
+def split(rows: AppendRows, append_batch_bytes: int) -> list[AppendRows]:
+    """Append batches of at most `append_batch_bytes`, each as large as possible; a larger row raises an error."""
     ends = np.cumsum(rows.sizes())
-    units: list[Rows] = []
+    batches: list[AppendRows] = []
     start = 0
     while start < len(rows):
         before = int(ends[start - 1]) if start else 0
-        end = int(np.searchsorted(ends, before + unit_bytes, side="right"))
+        end = int(np.searchsorted(ends, before + append_batch_bytes, side="right"))
         if end == start:
             raise MessageTooLargeError(
-                f"row {start} takes {int(ends[start]) - before} bytes; one append unit here holds {unit_bytes}"
+                f"row {start} takes {int(ends[start]) - before} bytes; the maximum of an append batch is "
+                f"{append_batch_bytes}"
             )
-        units.append(rows.slice(start, end - start))
+        batches.append(rows.slice(start, end - start))
         start = end
-    return units
+    return batches
 
 
 def first_sequence(batch_id: int) -> int:
-    """The sequence of the first unit of a batch; later batches have higher ones whatever their size."""
-    if not 0 <= batch_id < MOST_BATCHES:
+    """The sequence of the first append batch under `batch_id`; higher ids have higher sequences whatever their size."""
+    if not 0 <= batch_id < MOST_BATCH_IDS:
         raise LogRequestError(f"batch {batch_id} is not in 0 to 2**44 - 1")
-    return batch_id * UNITS_PER_BATCH
+    return batch_id * APPEND_BATCHES_PER_ID
 
 
 def _binary(name: str, values: Column) -> pa.Array:
@@ -131,7 +132,7 @@ def _binary(name: str, values: Column) -> pa.Array:
 
 
 def _validate(name: str, values: pa.Array | pa.ChunkedArray) -> None:
-    """Arrow believes offsets: one that points outside of the data would read this process's memory, or end it."""
+    """Validate all offsets: Arrow trusts them, and one beyond the data reads foreign memory or crashes."""
     try:
         values.validate(full=True)
     except pa.ArrowException as error:
@@ -139,7 +140,7 @@ def _validate(name: str, values: pa.Array | pa.ChunkedArray) -> None:
 
 
 def in_one_line(error: BaseException) -> str:
-    """What Arrow says of data that it cannot read, without the places in its source."""
+    """Arrow's message about unreadable data, without its source locations."""
     return str(error).partition("\n")[0][:200]
 
 

@@ -1,8 +1,8 @@
-"""Cutting the connections of a server that will not let go of them.
+"""Drop the connections of a Flight server whose handlers do not end.
 
-gRPC ends a call when its handler ends, but a handler that writes to a reader who does not read never ends, and pyarrow
-offers no way to cancel it. So the connection is taken away under it: of the sockets of this process, those that are
-connected and whose local port is the server's.
+gRPC ends a call when its handler ends, but a handler that writes to a client that does not read never ends, and pyarrow
+offers no way to cancel it. So this module shuts down the connected sockets of this process whose local port is the
+server's.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from pathlib import Path
 DESCRIPTORS = Path("/dev/fd")  # there on Linux, macOS and the BSDs
 
 
-def cut_connections(port: int) -> int:
-    """How many connections to the server at `port` of this process were cut."""
-    return sum(_cut(descriptor, port) for descriptor in _descriptors())
+def drop_connections(port: int) -> int:
+    """Drop all connections to the server at `port` of this process; return their number."""
+    return sum(_drop(descriptor, port) for descriptor in _descriptors())
 
 
 def _descriptors() -> Iterator[int]:
@@ -29,7 +29,7 @@ def _descriptors() -> Iterator[int]:
     yield from (int(name) for name in names if name.isdecimal())
 
 
-def _cut(descriptor: int, port: int) -> bool:
+def _drop(descriptor: int, port: int) -> bool:
     connection = _connection(descriptor)
     if connection is None:
         return False

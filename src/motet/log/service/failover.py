@@ -1,7 +1,7 @@
-"""Which member of several to ask: the one that served last, then the others; who failed is avoided for a while.
+"""The failover policy: try the member that served last, then the others; a failed member is avoided for a while.
 
-A call walks over the members until one serves it. It goes round again, with growing pauses, as long as some failure may
-pass (a member that is down, busy or behind) and patience lasts; when no failure can pass it gives up after one round.
+A call tries the members until one serves it. It starts further rounds, with increasing pauses, while some failure is
+retryable (a member that is down, busy or behind) and the timeout has not passed. Otherwise it fails after one round.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LONGEST_PAUSE_S = 1.0
 
 
 class Candidates:
-    """The members in the order in which to ask them."""
+    """The members in the order in which they are tried."""
 
     def __init__(self, links: Sequence[LogLink], avoid_s: float) -> None:
         self.links = tuple(links)
@@ -36,7 +36,7 @@ class Candidates:
         self._avoided_until = dict.fromkeys(links, 0.0)
 
     def order(self) -> list[LogLink]:
-        """The same while all are well, so that a client stays with one member; who failed comes last for a while."""
+        """The current member first, so that a client stays with it; failed members come last for a while."""
         now = time.monotonic()
         with self._lock:
             turn = self.links.index(self._current)
@@ -53,14 +53,14 @@ class Candidates:
             self._avoided_until[link] = time.monotonic() + self._avoid_s
 
     def others(self) -> list[LogLink]:
-        """Those beside the current one that did not fail lately."""
+        """The members besides the current one that have not failed recently."""
         now = time.monotonic()
         with self._lock:
             return [link for link in self.links if link is not self._current and self._avoided_until[link] <= now]
 
 
 class Failover:
-    """One call's way over the members. Patience is the time without any progress."""
+    """The failover of one call. Its timeout counts the time without any progress."""
 
     def __init__(self, candidates: Candidates, what: str, timeout_s: float, is_closed: threading.Event) -> None:
         self._candidates = candidates
@@ -68,10 +68,10 @@ class Failover:
         self._timeout_s = timeout_s
         self._is_closed = is_closed
         self._faults: dict[str, MotetError] = {}
-        self.went_on()
+        self.progressed()
 
-    def went_on(self) -> None:
-        """Something was achieved: patience and the round begin anew."""
+    def progressed(self) -> None:
+        """Restart the timeout and the round, because the call made progress."""
         self._tried: set[LogLink] = set()
         self._pause_s = FIRST_PAUSE_S
         self._ends_at = time.monotonic() + self._timeout_s
@@ -81,7 +81,7 @@ class Failover:
         return max(0.0, self._ends_at - time.monotonic())
 
     def next(self) -> LogLink:
-        """The member to try now; raises when there is no use in trying on."""
+        """The member to try now; raises the combined error when a further attempt is pointless."""
         if self._is_closed.is_set():
             raise LogUnavailableError(f"{self._what}: this client is closed")
         if len(self._tried) == len(self._candidates.links):
@@ -103,25 +103,25 @@ class Failover:
         self._tried.clear()
 
     def _give_up(self) -> NoReturn:
-        raise verdict(self._what, self._faults)
+        raise combined_error(self._what, self._faults)
 
 
-def verdict(what: str, faults: dict[str, MotetError]) -> MotetError:
-    """One error for the failures of all members: their common kind if they have one, else the one that says most."""
+def combined_error(what: str, faults: dict[str, MotetError]) -> MotetError:
+    """One error for the failures of all members: of their common class, else of the most informative one."""
     reasons = "; ".join(f"{endpoint}: {fault}" for endpoint, fault in faults.items())
     text = f"{what} failed at each of {len(faults)} members. {reasons}" if len(faults) > 1 else f"{what}: {reasons}"
-    said = list(faults.values())
-    trimmed = [fault for fault in said if isinstance(fault, LogTrimmedError)]
-    behind = [fault for fault in said if isinstance(fault, LogBehindError)]
+    errors = list(faults.values())
+    trimmed = [fault for fault in errors if isinstance(fault, LogTrimmedError)]
+    behind = [fault for fault in errors if isinstance(fault, LogBehindError)]
     if trimmed:
         return _with_positions(LogTrimmedError, text, min(trimmed, key=lambda fault: fault.first))
     if behind:
         return _with_positions(LogBehindError, text, max(behind, key=lambda fault: fault.stable))
-    kinds = {type(fault) for fault in said}
+    kinds = {type(fault) for fault in errors}
     if len(kinds) != 1:
         return LogUnavailableError(text)
     kind = kinds.pop()
-    return kind.__new__(kind, text)  # some errors want more than a sentence to be made
+    return kind.__new__(kind, text)  # the constructors of some errors take other arguments
 
 
 def _with_positions(kind: type[LogPositionError], text: str, best: LogPositionError) -> LogPositionError:

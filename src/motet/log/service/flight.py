@@ -2,11 +2,11 @@
 
     list_flights, get_flight_info     group, schema, bounds; endpoints with ready tickets
     do_get(ticket)                    a range of rows, or rows as they come (see requests.py)
-    do_put(descriptor)                append: each record batch is one unit, answered with its positions
+    do_put(descriptor)                append: each record batch is one append batch, answered with its positions
     do_action                         "offsets", "health"
 
 The server has threads of its own; a handler may block, and what blocks is bounded in number. Every error that leaves
-a handler is one of motet.errors in the dress of a Flight error (faults.py).
+a handler is a Flight error that carries one of motet.errors (flight_errors.py).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from motet.errors import (
 )
 from motet.log.journal.schema import LOG_SCHEMA
 from motet.log.service.append_batches import check_schema, in_one_line, rows_of_batch, size_of
-from motet.log.service.connections import cut_connections
-from motet.log.service.flight_errors import carried, to_flight
+from motet.log.service.connections import drop_connections
+from motet.log.service.flight_errors import flight_errors, to_flight
 from motet.log.service.requests import (
     MOST_REQUEST_BYTES,
     AppendRequest,
@@ -43,7 +43,7 @@ from motet.log.service.requests import (
     parse_read,
 )
 from motet.log.service.source import Appender, LogSource
-from motet.log.service.streams import Item, Slots, Stream
+from motet.log.service.streams import Item, LogStream, Slots
 from motet.log.service.tokens import Tls, TokenCheck, check_token, location_of
 from motet.protocol.core.identity import Endpoint, parse_endpoint
 
@@ -55,12 +55,12 @@ ACTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class ServiceLimits:
-    """Each call holds a thread for as long as it lasts, so each kind has a bound; beyond it LogBusyError."""
+    """Bounds of concurrent calls, each of which occupies a thread; beyond a bound they raise LogBusyError."""
 
     followers: int = 64
     reads: int = 64
     appends: int = 64
-    grace_s: float = 2.0  # how long calls may go on when the service closes; then their connections are cut
+    grace_s: float = 2.0  # how long calls may continue when the service closes, before their connections are dropped
 
     def __post_init__(self) -> None:
         if min(self.followers, self.reads, self.appends) < 1 or self.grace_s < 0:
@@ -68,7 +68,7 @@ class ServiceLimits:
 
 
 class LogService:
-    """Serves one log from the moment it is made until `close`. Without an appender it is read-only."""
+    """Serves one log from its construction until `close`. Without an appender it is read-only."""
 
     def __init__(
         self,
@@ -85,13 +85,13 @@ class LogService:
         check_token(token, place.host)
         self._host = place.host
         self._limits = limits or ServiceLimits()
-        self._desk = _Desk(source, appender, group, self._limits)
-        self._server = _start(self._desk, place, token, tls)
+        self._calls = _LogCalls(source, appender, group, self._limits)
+        self._server = _start(self._calls, place, token, tls)
         self._lock = threading.Lock()
         self._is_closed = False
         # A process that ends without closing would wait at its exit for followers that never end; of two finalizers
         # the younger runs first, so this one is before Flight's own.
-        self._finalizer = weakref.finalize(self, _let_go, self._desk.is_closing, self.port)
+        self._finalizer = weakref.finalize(self, _end_calls, self._calls.is_closing, self.port)
 
     @property
     def port(self) -> int:
@@ -99,26 +99,26 @@ class LogService:
 
     @property
     def endpoint(self) -> str:
-        """What a LogClient wants as a member."""
+        """The address that a LogClient takes as a member."""
         return f"[{self._host}]:{self.port}" if ":" in self._host else f"{self._host}:{self.port}"
 
     def health(self) -> dict[str, Any]:
-        return self._desk.health()
+        return self._calls.health()
 
     def close(self) -> None:
-        """Waiting calls end at once, others have the grace to end; when this returns nothing runs any more."""
+        """End waiting calls at once and give others `grace_s`; when this returns, no call is running."""
         with self._lock:
             if self._is_closed:
                 return
             self._is_closed = True
-            self._desk.is_closing.set()
+            self._calls.is_closing.set()
             port = self.port
             stopping = threading.Thread(target=self._server.shutdown, name="motet-log-service-stop", daemon=True)
             stopping.start()
             stopping.join(self._limits.grace_s)
             self._finalizer.detach()
-            while stopping.is_alive():  # a reader that does not read holds its call open for ever
-                cut_connections(port)
+            while stopping.is_alive():  # a client that does not read would keep its call open for ever
+                drop_connections(port)
                 stopping.join(0.1)
 
     def __enter__(self) -> LogService:
@@ -128,13 +128,13 @@ class LogService:
         self.close()
 
 
-def _let_go(is_closing: threading.Event, port: int) -> None:
+def _end_calls(is_closing: threading.Event, port: int) -> None:
     is_closing.set()
-    cut_connections(port)
+    drop_connections(port)
 
 
-class _Desk:
-    """What the calls do, apart from Flight's way of asking for it."""
+class _LogCalls:
+    """The operations of the log service, independent of Flight."""
 
     def __init__(self, source: LogSource, appender: Appender | None, group: str, limits: ServiceLimits) -> None:
         self.source = source
@@ -148,7 +148,7 @@ class _Desk:
     def offsets(self, raw: bytes) -> dict[str, Any]:
         request = parse_offsets(raw)
         if request.wait_s and self.source.bounds().stable < request.until:
-            with self.reads.held():
+            with self.reads.taken():
                 self._wait_until(request.until, request.wait_s)
         most_bytes = None if self.appender is None else self.appender.most_bytes
         return {**asdict(self.source.bounds()), "group": self.group, "most_bytes": most_bytes}
@@ -165,7 +165,7 @@ class _Desk:
         return {"status": status, "is_read_only": self.appender is None, "calls": calls, **self.offsets(b"")}
 
     def info(self, request: ReadRequest | None, descriptor: flight.FlightDescriptor) -> flight.FlightInfo:
-        """With a range in the descriptor its ticket, else one for everything that is stable now."""
+        """The ticket for the range in the descriptor, or for everything that is stable now."""
         bounds = self.source.bounds()
         ticket = request or ReadRequest(first=bounds.first, last=bounds.stable)
         rows = -1 if ticket.is_follow else max(0, (ticket.last or bounds.stable) - (ticket.first or bounds.first) + 1)
@@ -174,10 +174,10 @@ class _Desk:
         return flight.FlightInfo(LOG_SCHEMA, descriptor, endpoints, rows, -1, True, metadata)
 
     def items(self, request: ReadRequest, is_gone: Callable[[], bool]) -> Iterator[Item]:
-        """Refuse at once what can be refused at once; rows follow when they are asked for."""
+        """Check the request now, so that errors come before the first row; the rows are read lazily."""
         self._refuse_closing()
-        stream = Stream(self.source, request, self.is_closing, is_gone)
-        return _carry(stream, self.followers if request.is_follow else self.reads)
+        stream = LogStream(self.source, request, self.is_closing, is_gone)
+        return _items_of(stream, self.followers if request.is_follow else self.reads)
 
     def _refuse_closing(self) -> None:
         if self.is_closing.is_set():
@@ -196,24 +196,25 @@ class _Desk:
             raise LogReadOnlyError("this log service is read-only: its member was started without an appender")
         rows = rows_of_batch(batch, self.appender.most_bytes)
         if not len(rows):
-            raise LogRequestError("an append of no rows; leave it out")
+            raise LogRequestError("this append has no rows; omit it")
         if (size := size_of(rows)) > self.appender.most_bytes:
             raise MessageTooLargeError(
-                f"this unit takes {size} bytes; one append unit holds {self.appender.most_bytes}: split it into several"
+                f"this append batch takes {size} bytes; the maximum is {self.appender.most_bytes}: split it into "
+                "several"
             )
         keys = None if rows.keys is None else rows.keys.to_pylist()
         first, last = self.appender.append(rows.payloads.to_pylist(), keys, request.producer, request.sequence)
         return {"first": first, "last": last, "sequence": request.sequence}
 
 
-def _carry(stream: Stream, slots: Slots) -> Iterator[Item]:
-    """The slot is taken with the first row: a generator that is never started would never give it back."""
-    with carried("reading the log"), slots.held():
+def _items_of(stream: LogStream, slots: Slots) -> Iterator[Item]:
+    """Take the slot with the first row: a generator that is never started would never free it."""
+    with flight_errors("reading the log"), slots.taken():
         yield from stream.items()
 
 
-class _Gate(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    """Lets a call in when it has the token."""
+class _TokenMiddleware(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+    """Rejects calls without the token."""
 
     def __init__(self, token: str) -> None:
         super().__init__()
@@ -227,21 +228,21 @@ class _Gate(flight.ServerMiddlewareFactory):  # type: ignore[misc]
 
 
 class _Server(flight.FlightServerBase):  # type: ignore[misc]
-    """Flight's methods, each handed to the desk."""
+    """Flight's methods, each delegating to `_LogCalls`."""
 
-    def __init__(self, desk: _Desk, location: flight.Location, **options: Any) -> None:
-        self._desk = desk
+    def __init__(self, calls: _LogCalls, location: flight.Location, **options: Any) -> None:
+        self._calls = calls
         super().__init__(location, **options)
 
     def list_flights(self, context: flight.ServerCallContext, criteria: bytes) -> list[flight.FlightInfo]:
-        with carried("listing the log"):
-            return [self._desk.info(None, flight.FlightDescriptor.for_path(self._desk.group))]
+        with flight_errors("listing the log"):
+            return [self._calls.info(None, flight.FlightDescriptor.for_path(self._calls.group))]
 
     def get_flight_info(
         self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor
     ) -> flight.FlightInfo:
-        with carried("describing the log"):
-            return self._desk.info(self._asked(descriptor), descriptor)
+        with flight_errors("describing the log"):
+            return self._calls.info(self._asked(descriptor), descriptor)
 
     def get_schema(self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
         return flight.SchemaResult(LOG_SCHEMA)
@@ -249,15 +250,15 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
     def _asked(self, descriptor: flight.FlightDescriptor) -> ReadRequest | None:
         if descriptor.descriptor_type == flight.DescriptorType.CMD:
             return parse_read(descriptor.command)
-        if descriptor.path != [self._desk.group.encode()]:
-            raise LogRequestError(f"there is one log here, {self._desk.group!r}, and none at {descriptor.path}")
+        if descriptor.path != [self._calls.group.encode()]:
+            raise LogRequestError(f"there is one log here, {self._calls.group!r}, and none at {descriptor.path}")
         return None
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.GeneratorStream:
-        with carried("reading the log"):
+        with flight_errors("reading the log"):
             request = parse_read(ticket.ticket)
             options = pa.ipc.IpcWriteOptions(compression=request.compression)
-            return flight.GeneratorStream(LOG_SCHEMA, self._desk.items(request, context.is_cancelled), options)
+            return flight.GeneratorStream(LOG_SCHEMA, self._calls.items(request, context.is_cancelled), options)
 
     def do_put(
         self,
@@ -266,11 +267,11 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
         reader: flight.MetadataRecordBatchReader,
         writer: flight.FlightMetadataWriter,
     ) -> None:
-        with carried("appending"), self._desk.appends.held():
+        with flight_errors("appending"), self._calls.appends.taken():
             request = parse_append(descriptor.command or b"")
             for number, batch in enumerate(_batches(reader)):
                 unit = replace(request, sequence=request.sequence + number)
-                writer.write(json.dumps(self._desk.append(unit, batch)).encode())
+                writer.write(json.dumps(self._calls.append(unit, batch)).encode())
 
     def do_exchange(
         self,
@@ -279,17 +280,17 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
         reader: flight.MetadataRecordBatchReader,
         writer: flight.MetadataRecordBatchWriter,
     ) -> None:
-        with carried("an exchange"):
+        with flight_errors("an exchange"):
             raise LogRequestError("there is no exchange here; read with do_get, and append with do_put")
 
     def list_actions(self, context: flight.ServerCallContext) -> list[tuple[str, str]]:
         return list(ACTIONS.items())
 
     def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> list[bytes]:
-        with carried("an action"):
-            if (size := action.body.size) > MOST_REQUEST_BYTES:  # before it is copied
+        with flight_errors("an action"):
+            if (size := action.body.size) > MOST_REQUEST_BYTES:  # checked before the body is copied
                 raise LogRequestError(f"this body has {size} bytes; more than {MOST_REQUEST_BYTES} are not read")
-            return [json.dumps(self._desk.act(_name_of(action), action.body.to_pybytes())).encode()]
+            return [json.dumps(self._calls.act(_name_of(action), action.body.to_pybytes())).encode()]
 
 
 def _name_of(action: flight.Action) -> str:
@@ -300,7 +301,7 @@ def _name_of(action: flight.Action) -> str:
 
 
 def _batches(reader: flight.MetadataRecordBatchReader) -> Iterator[pa.RecordBatch]:
-    """What a client sends, batch by batch; the schema is checked before the first batch is decoded."""
+    """The record batches of a client. The schema is checked before the first one is decoded."""
     try:
         check_schema(reader.schema)
         while True:
@@ -315,16 +316,16 @@ def _batches(reader: flight.MetadataRecordBatchReader) -> Iterator[pa.RecordBatc
         pa.ArrowException,
         OSError,
         UnicodeDecodeError,
-    ) as error:  # the last two: no Arrow message, no text as a name
+    ) as error:  # OSError: not an Arrow message; UnicodeDecodeError: a column name that is not UTF-8
         raise LogRequestError(f"the rows to append cannot be read: {in_one_line(error)}") from error
 
 
-def _start(desk: _Desk, place: Endpoint, token: str | None, tls: Tls | None) -> _Server:
-    options: dict[str, Any] = {"middleware": {"token": _Gate(token)} if token else None}
+def _start(calls: _LogCalls, place: Endpoint, token: str | None, tls: Tls | None) -> _Server:
+    options: dict[str, Any] = {"middleware": {"token": _TokenMiddleware(token)} if token else None}
     if tls is not None:
         options["tls_certificates"] = [(tls.cert, tls.key)]
     try:
-        return _Server(desk, location_of(place, has_tls=tls is not None), **options)
+        return _Server(calls, location_of(place, has_tls=tls is not None), **options)
     except pa.ArrowException as error:
         reason = "and that certificate and key belong together" if tls else "and that the address is this machine's"
-        raise ConfigError(f"cannot serve at {place}; see that nothing else is there, {reason} ({error})") from error
+        raise ConfigError(f"cannot serve at {place}; check that the port is free, {reason} ({error})") from error

@@ -1,4 +1,4 @@
-"""Typed errors across the wire: a Flight error carries ours as JSON, and the client raises the same class again.
+"""Typed errors across the wire: a Flight error carries a Motet error as JSON, and the client raises that class again.
 
 Any Flight client sees an ordinary Flight error with our sentence as its message; the JSON in its `extra_info` is
 `{"error": class name, "text": ..., "retryable": ...}` with the positions for errors that have them.
@@ -19,7 +19,7 @@ from motet import errors
 from motet.errors import LogPositionError, LogRequestError, LogUnavailableError, MotetError, TokenError
 from motet.log.service.validated_json import from_json
 
-MOST_TEXT = 1500  # it travels in the trailers of a call, which have room for some thousand bytes
+MOST_TEXT = 1500  # gRPC sends it in the trailers of a call, which hold a few thousand bytes
 POSITIONS = ("asked", "first", "last", "stable")
 
 _log = logging.getLogger("motet.log.service")
@@ -39,16 +39,16 @@ def _kind_of(error: MotetError) -> Any:
 
 
 def from_flight(error: Exception) -> MotetError:
-    """The error that the service raised, or what the failure of the call means."""
+    """The error that the service raised, or the one that a failed call means."""
     document = _document_of(error)
     if document is None:
         return LogUnavailableError(_in_short(error))
     text = str(document.get("text", "no reason given"))
     known = getattr(errors, str(document.get("error")), None)
     if isinstance(known, type) and issubclass(known, LogPositionError):
-        return known(text, **{name: _whole(document.get(name)) for name in POSITIONS})
+        return known(text, **{name: _integer(document.get(name)) for name in POSITIONS})
     if isinstance(known, type) and issubclass(known, MotetError):
-        return known.__new__(known, text)  # whatever its constructor wants, its class and its sentence are here
+        return known.__new__(known, text)  # bypasses the constructor, because only class and text were sent
     return LogUnavailableError(text) if document.get("retryable") else MotetError(text)
 
 
@@ -60,12 +60,12 @@ def _document_of(error: Exception) -> dict[str, Any] | None:
     return document if isinstance(document, dict) and "error" in document else None
 
 
-def _whole(value: object) -> int:
+def _integer(value: object) -> int:
     return value if isinstance(value, int) else 0
 
 
 def _in_short(error: Exception) -> str:
-    """gRPC repeats itself in its messages; the first sentence says it all."""
+    """Shorten gRPC's message, which repeats itself after the first sentence."""
     if isinstance(error, flight.FlightTimedOutError):
         return "no answer in time"
     text = str(error).partition(". gRPC client debug context")[0]
@@ -73,8 +73,8 @@ def _in_short(error: Exception) -> str:
 
 
 @contextmanager
-def carried(what: str) -> Iterator[None]:
-    """Whatever a handler raises leaves it as a Flight error that a client can tell apart."""
+def flight_errors(what: str) -> Iterator[None]:
+    """Convert whatever a handler raises to a Flight error that a client can distinguish."""
     try:
         yield
     except flight.FlightError:
@@ -84,7 +84,7 @@ def carried(what: str) -> Iterator[None]:
     except pa.ArrowInvalid as error:
         raise to_flight(LogRequestError(f"{what}: the Arrow data cannot be read: {error}")) from error
     except Exception as error:
-        # The peer learns the kind only: paths and values of this process are not its business.
+        # The client gets only the class of the error, because its text may have paths and values of this process.
         _log.exception("%s failed", what)
-        text = f"{what} failed at this member ({type(error).__name__}); its log says more, another member may serve"
+        text = f"{what} failed at this member ({type(error).__name__}); its log has the details; try another member"
         raise to_flight(LogUnavailableError(text)) from error

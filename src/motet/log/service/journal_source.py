@@ -1,8 +1,8 @@
 """A member's journal as the source of its log service.
 
-Rows come from the segments on disk, read while the writer appends. Where the stable position is may come from there
-too, looked up now and then; a driver that knows better says so with `settle`, and then waiting readers hear of it at
-once. What is told there counts only as far as the journal's files show it: rows that cannot be read are not offered.
+Rows are read from the segments on disk while the writer appends. The stable position can come from the segments, too,
+which are polled; a driver that knows it earlier calls `set_stable`, which wakes waiting readers at once. A position
+from `set_stable` counts only as far as the files have it: rows that cannot be read yet are not offered.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import pyarrow as pa
 
 from motet.log.journal.reader import Bounds, JournalReader
 
-POLL_S = 0.05  # between two looks at the disk; a reader that waits sees a new row this late at most
-MOST_IDLE_READERS = 8  # each keeps an index of the segments that it has walked along
+POLL_S = 0.05  # interval of polling the disk, which bounds how late a waiting reader gets a new row
+MOST_IDLE_READERS = 8  # each keeps an index of the segments that it has read
 
 
 class JournalSource:
-    """Any number of threads may read; each stream has a reader of its own, for readers are for one thread."""
+    """Thread-safe: each stream has a reader of its own, because a reader serves one thread."""
 
     def __init__(self, directory: str | Path, poll_s: float = POLL_S) -> None:
         self._directory = Path(directory)
@@ -31,24 +31,24 @@ class JournalSource:
         self._lock = threading.Lock()
         self._idle = [JournalReader(self._directory)]
         self._moved = threading.Condition()
-        self._told = 0
+        self._reported = 0
 
     @property
     def group(self) -> str:
         with self._reader() as reader:
             return reader.group
 
-    def settle(self, stable: int) -> None:
-        """Told by the driver, from any thread: everything up to here is stable."""
+    def set_stable(self, stable: int) -> None:
+        """Report that everything up to `stable` is stable. Called by the driver, from any thread."""
         with self._moved:
-            if stable > self._told:
-                self._told = stable
+            if stable > self._reported:
+                self._reported = stable
                 self._moved.notify_all()
 
     def bounds(self) -> Bounds:
         with self._reader() as reader:
             bounds = reader.bounds()
-        return replace(bounds, stable=max(bounds.stable, min(self._told, bounds.last)))
+        return replace(bounds, stable=max(bounds.stable, min(self._reported, bounds.last)))
 
     def read(self, first: int, last: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
         with self._reader() as reader:
@@ -57,16 +57,16 @@ class JournalSource:
     def wait_stable(self, beyond: int, timeout_s: float) -> int:
         ends_at = time.monotonic() + timeout_s
         while True:
-            told = self._told  # before the look, so that what is told during it is not slept over
+            told = self._reported  # read before polling, so that a report during the poll is not missed
             stable = self.bounds().stable
             left_s = ends_at - time.monotonic()
             if stable > beyond or left_s <= 0:
                 return stable
-            self._wait_until_told_more(told, min(left_s, self._poll_s))
+            self._wait_for_report(told, min(left_s, self._poll_s))
 
-    def _wait_until_told_more(self, told: int, timeout_s: float) -> None:
+    def _wait_for_report(self, told: int, timeout_s: float) -> None:
         with self._moved:
-            self._moved.wait_for(lambda: self._told > told, timeout_s)
+            self._moved.wait_for(lambda: self._reported > told, timeout_s)
 
     @contextmanager
     def _reader(self) -> Iterator[JournalReader]:
@@ -77,7 +77,7 @@ class JournalSource:
         try:
             yield reader
         except Exception:
-            is_sound = False  # it may have seen half of something, and keeps what it saw
+            is_sound = False  # its index may be inconsistent, so it is not reused
             raise
         finally:
             with self._lock:

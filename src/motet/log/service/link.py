@@ -1,4 +1,4 @@
-"""One member's log service as a client sees it: questions, streams of rows, appends; every failure is a typed error."""
+"""The connection of a client to one member's log service. Every failure is a typed error."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from pyarrow import flight
 
 from motet.errors import LogBrokenError, LogUnavailableError
 from motet.log.journal.schema import LOG_SCHEMA
-from motet.log.service.append_batches import APPEND_SCHEMA, Rows, in_one_line
+from motet.log.service.append_batches import APPEND_SCHEMA, AppendRows, in_one_line
 from motet.log.service.flight_errors import from_flight
 from motet.log.service.requests import AppendRequest, OffsetsRequest, ReadRequest, encode
 from motet.log.service.tokens import headers_of, location_of, read_pem
 from motet.log.service.validated_json import from_json
-from motet.log.service.watchdog import Watchdog, Watched
+from motet.log.service.watchdog import Watchdog, WatchedStream
 from motet.protocol.core.identity import parse_endpoint
 
-ANSWER_S = 5.0  # a short question that is not answered in this time is not answered
+ANSWER_S = 5.0  # timeout of short requests
 
 _CHANNEL = [
-    ("grpc.use_local_subchannel_pool", 1),  # else all clients of a process share one connection per member
+    ("grpc.use_local_subchannel_pool", 1),  # otherwise all clients of a process would share one connection per member
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 1000),  # else a member that is back is not tried for up to two minutes
+    ("grpc.max_reconnect_backoff_ms", 1000),  # otherwise a restarted member would not be tried for up to two minutes
 ]
 
 
@@ -42,7 +42,7 @@ class Offsets(NamedTuple):
 
 
 class Appended(NamedTuple):
-    """Positions of one unit; (0, 0) when the group had it already and where is no longer known."""
+    """Positions of one append batch; (0, 0) if the log already had it at positions that are no longer known."""
 
     first: int
     last: int
@@ -67,7 +67,7 @@ class LogLink:
         return _offsets_of(document)
 
     def most_bytes(self) -> int | None:
-        """How large an append unit may be there; None when nothing can be appended there."""
+        """The maximum of an append batch at this member; None if its service is read-only."""
         limit = self.ask("offsets", b"", ANSWER_S).get("most_bytes")
         return limit if isinstance(limit, int) else None
 
@@ -83,7 +83,7 @@ class LogLink:
         return document
 
     def rows(self, request: ReadRequest) -> Generator[pa.RecordBatch, None, None]:
-        """Batches in the order of their positions, checked; an empty one is a sign of life."""
+        """Batches with checked, consecutive positions; an empty batch is a heartbeat."""
         position = request.follow_from or request.first or 0
         for batch in self._batches(request):
             check_positions(batch, position)
@@ -91,28 +91,30 @@ class LogLink:
             yield batch
 
     def _batches(self, request: ReadRequest) -> Iterator[pa.RecordBatch]:
-        self.ask("offsets", b"", ANSWER_S)  # a connection that cannot be made is noticed here, in bounded time
+        self.ask(
+            "offsets", b"", ANSWER_S
+        )  # do_get has no timeout, so this request detects an unreachable member in bounded time
         with _typed():
             reader = self._client.do_get(flight.Ticket(encode(request)), self._options())
             watched = self._watchdog.watch(reader.cancel)
             try:
-                _check_schema(_patiently(watched, lambda: reader.schema))
-                while (chunk := _patiently(watched, lambda: next(reader, None))) is not None:
+                _check_schema(_watched(watched, lambda: reader.schema))
+                while (chunk := _watched(watched, lambda: next(reader, None))) is not None:
                     if chunk.data is not None:
                         yield _validated(chunk.data)
             finally:
-                self._watchdog.forget(watched)
+                self._watchdog.unwatch(watched)
                 reader.cancel()  # a consumer that stops early must not leave the service writing to nobody
 
-    def put(self, request: AppendRequest, units: Sequence[Rows], timeout_s: float) -> Iterator[Appended]:
-        """Append units in order; each is answered before the next one is sent."""
+    def put(self, request: AppendRequest, batches: Sequence[AppendRows], timeout_s: float) -> Iterator[Appended]:
+        """Send append batches in order; each is answered before the next one is sent."""
         command = flight.FlightDescriptor.for_command(encode(request))
         with _typed():
             writer, answers = self._client.do_put(command, APPEND_SCHEMA, self._options(timeout_s))
             try:
-                yield from _in_step(units, writer, answers)
+                yield from _one_by_one(batches, writer, answers)
             finally:
-                writer.close()  # raises what the service had to say
+                writer.close()  # raises the error of the service
 
     def _options(self, timeout_s: float | None = None) -> flight.FlightCallOptions:
         return flight.FlightCallOptions(timeout=timeout_s, headers=self._headers)
@@ -121,7 +123,7 @@ class LogLink:
 def connector(
     token: str | None, tls_roots: bytes | str | Path | None, tls_hostname: str | None, watchdog: Watchdog
 ) -> Callable[[str], LogLink]:
-    """Makes links; none connects before it is asked something."""
+    """A factory of links, which connect with their first request."""
     roots = read_pem(tls_roots) if isinstance(tls_roots, str | Path) else tls_roots
 
     def link(endpoint: str) -> LogLink:
@@ -140,7 +142,7 @@ def check_positions(batch: pa.RecordBatch, position: int) -> None:
     if positions[0] != position or not bool((np.diff(positions) == 1).all()):
         raise LogBrokenError(
             f"rows {positions[0]} to {positions[-1]} came where {batch.num_rows} rows from {position} on belong; "
-            "this member's log has gaps or repeats: look at its journal with motet journal verify"
+            "this member's log has gaps or repeats: check its journal with motet journal verify"
         )
 
 
@@ -151,26 +153,26 @@ def _check_schema(schema: pa.Schema) -> None:
         )
 
 
-def _patiently(watched: Watched, wait: Callable[[], Any]) -> Any:
+def _watched(watched: WatchedStream, wait: Callable[[], Any]) -> Any:
     watched.waits_since = time.monotonic()
     try:
         return wait()
     except flight.FlightCancelledError as error:
-        if watched.was_cut:
-            raise LogUnavailableError("it fell silent in the middle of a stream, or this client was closed") from error
+        if watched.was_cancelled:
+            raise LogUnavailableError("the stream was silent for too long, or this client was closed") from error
         raise
     finally:
         watched.waits_since = None
 
 
-def _in_step(
-    units: Sequence[Rows], writer: flight.FlightStreamWriter, answers: flight.FlightMetadataReader
+def _one_by_one(
+    batches: Sequence[AppendRows], writer: flight.FlightStreamWriter, answers: flight.FlightMetadataReader
 ) -> Iterator[Appended]:
-    """One after the other: were some sent ahead, a call that fails would take their answers with it."""
-    for unit in units:
-        writer.write_batch(unit.batch())
+    """Send one batch at a time: if some were sent ahead, a failing call would lose their answers."""
+    for batch in batches:
+        writer.write_batch(batch.batch())
         if (answer := answers.read()) is None:
-            return  # the service ended the call; closing the writer says why
+            return  # the service ended the call; closing the writer raises its error
         yield _appended(answer.to_pybytes())
     writer.done_writing()
 
@@ -184,7 +186,7 @@ def _appended(raw: bytes) -> Appended:
 
 
 def _validated(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A member is another process, and its offsets are believed no more than a client's."""
+    """Validate rows, because a member is another process and Arrow trusts offsets."""
     try:
         batch.validate(full=True)
     except pa.ArrowException as error:

@@ -1,12 +1,12 @@
-"""What may be asked of a log service: tickets, action bodies and append descriptors, all of them small JSON objects.
+"""Requests to a log service: tickets, action bodies and append descriptors, all of them small JSON objects.
 
-    ticket      {"first": 1, "last": 1000}         rows 1 to 1000, both included; left out: all that is stable
+    ticket      {"first": 1, "last": 1000}         rows 1 to 1000, both included; omitted: all that is stable
                 {"follow_from": 1001}              rows from 1001 on, as the log grows, without end
     options     "batch_rows", "unstable", "wait_s", "heartbeat_s", "compression"
     offsets     {} or {"until": 1000, "wait_s": 5}
     append      {"producer": 7, "sequence": 3}
 
-Whatever else arrives is refused with a sentence that says what is wrong with it.
+Everything else raises LogRequestError, which says what is wrong.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class ReadRequest:
     last: int | None = None
     follow_from: int | None = None
     batch_rows: int = DEFAULT_BATCH_ROWS
-    unstable: bool = False  # also rows that a crash may still take back
-    wait_s: float = 0.0  # how long a range may wait at its edge for rows that are not stable yet
-    heartbeat_s: float = 0.0  # while nothing comes, an empty batch this often; 0 means never
-    compression: str | None = None  # of the Arrow buffers on their way
+    unstable: bool = False  # also rows that may still be rolled back
+    wait_s: float = 0.0  # how long a range may wait for rows that are not stable yet
+    heartbeat_s: float = 0.0  # interval of empty batches while there are no rows; 0 disables them
+    compression: str | None = None  # compression of the Arrow buffers on the wire
 
     def __post_init__(self) -> None:
         _within("first", self.first, 1, MOST_POSITION)
@@ -75,7 +75,7 @@ class OffsetsRequest:
 
 @dataclass(frozen=True, slots=True)
 class AppendRequest:
-    """Each record batch of the call is one unit; the first has `sequence`, the next ones count on from there."""
+    """Each record batch of the call is one append batch; the first has `sequence`, and the following ones count up."""
 
     producer: int
     sequence: int
@@ -98,7 +98,7 @@ def parse_append(raw: bytes) -> AppendRequest:
 
 
 def encode(request: ReadRequest | OffsetsRequest | AppendRequest) -> bytes:
-    """Only what differs from the defaults travels."""
+    """JSON of the fields that differ from their defaults."""
     values = {field.name: getattr(request, field.name) for field in fields(request)}
     return json.dumps(
         {field.name: values[field.name] for field in fields(request) if values[field.name] != field.default}

@@ -1,8 +1,8 @@
-"""Rows on their way to one reader: a range, or what comes as the log grows; bounded in number, size and patience.
+"""Streams of rows to one reader: a range, or new rows as the log grows; bounded in number, size and time.
 
 Invariants: rows of one stream have consecutive positions; none is beyond the stable position unless the reader asked
-for that; a position that retention has taken raises LogTrimmedError instead of being skipped; a closing service and a
-reader that is gone end a waiting stream within `SLICE_S`.
+for that; a position that retention has deleted raises LogTrimmedError instead of being skipped; a waiting stream ends
+within `SLICE_S` when the service closes or the reader disconnects.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from motet.log.journal.schema import LOG_SCHEMA
 from motet.log.service.requests import ReadRequest
 from motet.log.service.source import LogSource
 
-SLICE_S = 0.25  # how long a waiting stream looks at nothing but the log
-MOST_BATCH_BYTES = 16 << 20  # one Flight message; many small ones are slow, a huge one holds memory at both ends
-UNSTABLE_SLICE_S = 0.02  # a source can tell when the stable position moves, not when the last one does
+SLICE_S = 0.25  # longest wait before a stream checks for a closing service and a disconnected reader
+MOST_BATCH_BYTES = 16 << 20  # one Flight message; small ones are slow, and a huge one occupies memory at both ends
+UNSTABLE_SLICE_S = 0.02  # a source notifies of stable positions only, so unstable rows are polled
 EMPTY = pa.RecordBatch.from_pylist([], schema=LOG_SCHEMA)
 
 Item: TypeAlias = pa.RecordBatch | tuple[pa.RecordBatch, bytes]  # a batch, or a batch with metadata
 
 
 class Slots:
-    """So many calls of a kind at once and no more: each holds a thread of the server."""
+    """Limits concurrent calls of one kind, because each occupies a thread of the server."""
 
     def __init__(self, kind: str, most: int) -> None:
         self._kind = kind
@@ -43,24 +43,24 @@ class Slots:
     def take(self) -> None:
         with self._lock:
             if self.used >= self._most:
-                raise LogBusyError(f"{self._most} {self._kind} are served already; ask another member, or later")
+                raise LogBusyError(f"{self._most} {self._kind} are served already; ask another member, or retry later")
             self.used += 1
 
-    def give_back(self) -> None:
+    def free(self) -> None:
         with self._lock:
             self.used -= 1
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def taken(self) -> Iterator[None]:
         self.take()
         try:
             yield
         finally:
-            self.give_back()
+            self.free()
 
 
-class Stream:
-    """One reader's way through the log."""
+class LogStream:
+    """Streams the log to one reader."""
 
     def __init__(
         self, source: LogSource, request: ReadRequest, is_closing: threading.Event, is_gone: Callable[[], bool]
@@ -69,8 +69,8 @@ class Stream:
         self._request = request
         self._is_closing = is_closing
         self._is_gone = is_gone
-        self._waits_since: float | None = None  # since when this reader has all there is
-        self._beat_at: float | None = None
+        self._waits_since: float | None = None  # since when this reader has all available rows
+        self._heartbeat_at: float | None = None
         bounds = source.bounds()
         self._position = request.follow_from or request.first or bounds.first  # the next row to send
         self._last = self._last_of(request, bounds)
@@ -82,13 +82,13 @@ class Stream:
         return self._edge(bounds) if request.last is None else request.last
 
     def _edge(self, bounds: Bounds) -> int:
-        """The last position that this reader may have now."""
+        """The last position that this reader may get now."""
         return bounds.last if self._request.unstable else bounds.stable
 
     def _refuse(self, bounds: Bounds) -> None:
-        """Say at once, before any row is sent, what cannot be served."""
+        """Raise before any row is sent if the request cannot be served."""
         if self._last is not None and self._last < self._position:
-            return  # an empty range is no mistake: it is what a reader that is up to date asks for
+            return  # an empty range is valid: a reader that is up to date asks for one
         self._refuse_trimmed(bounds)
         if self._last is not None and self._last > self._edge(bounds) and not self._request.wait_s:
             raise self._behind(bounds)
@@ -108,20 +108,20 @@ class Stream:
         )
 
     def items(self) -> Iterator[Item]:
-        """All rows asked for; ends early without an error only when the reader is gone."""
+        """All requested rows. Ends early without an error only when the reader has disconnected."""
         while self._last is None or self._position <= self._last:
             bounds = self._source.bounds()
             self._refuse_trimmed(bounds)
             end = self._edge(bounds) if self._last is None else min(self._edge(bounds), self._last)
             if self._position <= end:
                 yield from self._rows(end)
-                self._waits_since = self._beat_at = None
+                self._waits_since = self._heartbeat_at = None
                 continue
             if self._is_gone():
                 return
             now = time.monotonic()
             self._refuse_waiting(bounds, now)
-            if self._is_beat_due(now):
+            if self._is_heartbeat_due(now):
                 yield EMPTY, json.dumps(asdict(bounds)).encode()
             self._pause()
 
@@ -133,14 +133,16 @@ class Stream:
                 yield from within(batch, MOST_BATCH_BYTES)
                 self._refuse_closing()
         except Exception:
-            self._refuse_trimmed(self._source.bounds())  # retention may have been quicker than this reader
+            self._refuse_trimmed(
+                self._source.bounds()
+            )  # retention may have deleted rows that this reader was about to read
             raise
         if self._position == start:
             raise LogUnavailableError(f"this member cannot read position {start} of its own log; ask another member")
 
     def _refuse_closing(self) -> None:
         if self._is_closing.is_set():
-            raise LogUnavailableError("this member's log service is closing; go on at another member")
+            raise LogUnavailableError("this member's log service is closing; continue at another member")
 
     def _refuse_waiting(self, bounds: Bounds, now: float) -> None:
         self._refuse_closing()
@@ -148,11 +150,11 @@ class Stream:
         if self._last is not None and now - self._waits_since >= self._request.wait_s:
             raise self._behind(bounds)
 
-    def _is_beat_due(self, now: float) -> bool:
+    def _is_heartbeat_due(self, now: float) -> bool:
         interval = self._request.heartbeat_s
-        if not interval or (self._beat_at is not None and now - self._beat_at < interval):
+        if not interval or (self._heartbeat_at is not None and now - self._heartbeat_at < interval):
             return False
-        self._beat_at = now
+        self._heartbeat_at = now
         return True
 
     def _pause(self) -> None:
@@ -163,8 +165,9 @@ class Stream:
 
 def trimmed(asked: int, bounds: Bounds) -> LogTrimmedError:
     return LogTrimmedError(
-        f"position {asked} is gone: this member's log begins at {bounds.first} and goes to {bounds.last}. Start at "
-        f"{bounds.first}, knowing that what was before is missing, or ask a member that keeps its log longer",
+        f"position {asked} was deleted by retention: this member's log begins at {bounds.first} and goes to "
+        f"{bounds.last}. Start at "
+        f"{bounds.first}, if you can do without earlier rows, or ask a member with a longer retention",
         asked=asked,
         **fields_of(bounds),
     )
@@ -175,7 +178,7 @@ def fields_of(bounds: Bounds) -> dict[str, int]:
 
 
 def within(batch: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:
-    """The batch in pieces that are not larger than `most_bytes`, except a single row that is."""
+    """The batch in slices of at most `most_bytes`; only a single larger row exceeds that."""
     if batch.nbytes <= most_bytes or batch.num_rows == 1:
         yield batch
         return

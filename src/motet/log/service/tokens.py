@@ -1,4 +1,4 @@
-"""Who may talk to a service: a shared token in each call, TLS underneath, and no open door off loopback."""
+"""Access control of a service: a shared token in each call and TLS; without a token it serves loopback only."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def location_of(endpoint: Endpoint, *, has_tls: bool) -> flight.Location:
 
 
 def check_token(token: str | None, host: str) -> None:
-    """Refuse a service that strangers could use."""
+    """Raise ConfigError for a service that anybody on the network could use."""
     if token is None:
         if not is_loopback(host):
             raise ConfigError(
@@ -65,13 +65,13 @@ def check_token(token: str | None, host: str) -> None:
 
 
 class TokenCheck:
-    """Compares in constant time: how long a refusal takes says nothing about the token, not even its length."""
+    """Compares in constant time, so that timing reveals nothing about the token, not even its length."""
 
     def __init__(self, token: str) -> None:
         self._digest = sha256(token.encode()).digest()
 
     def check(self, headers: Mapping[str, Sequence[str | bytes]]) -> None:
-        """Judge the headers of one call; names are compared without regard to case."""
+        """Check the headers of one call; their names are case-insensitive."""
         given = next((values[0] for name, values in headers.items() if name.lower() == HEADER and values), None)
         if given is None:
             raise TokenError("this service needs a token; send it with each call as 'authorization: Bearer TOKEN'")
@@ -83,5 +83,5 @@ class TokenCheck:
 
 
 def headers_of(token: str | None) -> list[tuple[bytes, bytes]]:
-    """What a client adds to each call."""
+    """The headers that a client adds to each call."""
     return [] if token is None else [(HEADER.encode(), (SCHEME + token).encode())]

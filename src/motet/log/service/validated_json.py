@@ -1,7 +1,7 @@
-"""Reading what a member says about itself. It comes from another process, so nothing about its shape is believed.
+"""Validated access to the JSON figures of a member. They come from another process, so their shape is not trusted.
 
-A field that is missing or of the wrong kind reads as nothing: an older member, or a hostile one, must not break the
-picture of the others. Texts and lists are cut, so that no member can make the picture of a group large.
+A field that is missing or has the wrong type reads as empty: an older member, or a hostile one, must not break the
+overview of the others. Texts and lists are truncated, so that no member can make the overview of a group large.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 MOST_TEXT = 300
-MOST_SENTENCES = 4_000  # an error lists all that is allowed; cut in the middle it would not help
+MOST_LONG_TEXT = 4_000  # an error may list all allowed values, and is useless when truncated
 MOST_ROWS = 256
 
 Stats = Mapping[str, Any]
@@ -28,19 +28,19 @@ def number(stats: object, *path: str) -> float:
         return 0
 
 
-def whole(stats: object, *path: str) -> int:
+def integer(stats: object, *path: str) -> int:
     return int(number(stats, *path))
 
 
-def maybe(stats: object, *path: str) -> float | None:
-    """For figures of which zero would be a lie, such as a latency that nobody has measured."""
+def number_or_none(stats: object, *path: str) -> float | None:
+    """For figures where 0 would be wrong, such as a latency that was not measured."""
     value = _follow(stats, path)
     return number(stats, *path) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def sentences(stats: object, *path: str) -> str:
-    """What a member says to the person who asked it, such as an error."""
-    return text(stats, *path, most=MOST_SENTENCES)
+def long_text(stats: object, *path: str) -> str:
+    """A longer text for people, such as an error."""
+    return text(stats, *path, most=MOST_LONG_TEXT)
 
 
 def text(stats: object, *path: str, most: int = MOST_TEXT) -> str:
@@ -53,7 +53,7 @@ def text(stats: object, *path: str, most: int = MOST_TEXT) -> str:
         return ""
 
 
-def truth(stats: object, *path: str) -> bool:
+def boolean(stats: object, *path: str) -> bool:
     return _follow(stats, path) is True
 
 
@@ -67,11 +67,11 @@ def texts(stats: object, *path: str) -> list[str]:
 
 def counters(stats: object) -> dict[str, int]:
     found = _follow(stats, ("counters",))
-    return {name: whole(found, name) for name in list(found)[:MOST_ROWS]} if isinstance(found, Mapping) else {}
+    return {name: integer(found, name) for name in list(found)[:MOST_ROWS]} if isinstance(found, Mapping) else {}
 
 
 def to_json(value: object) -> bytes:
-    """JSON that every reader takes: no NaN, whatever was measured."""
+    """Strict JSON: NaN and infinity become null."""
     try:
         return json.dumps(value, allow_nan=False, default=str, separators=(",", ":")).encode()
     except ValueError:
@@ -79,7 +79,7 @@ def to_json(value: object) -> bytes:
 
 
 def from_json(data: bytes) -> object:
-    """Raises ValueError, and nothing else, on what is no JSON."""
+    """Parse JSON; invalid input raises ValueError and nothing else."""
     try:
         return json.loads(data, parse_constant=lambda name: None)
     except RecursionError as error:

@@ -1,1 +1,1 @@
-"""Identities, effects, the machine contract, time units. Everything else stands on this room; it stands on nothing."""
+"""Identities, effects, the machine contract, time units. Every other package may import this one; it imports none."""

@@ -1,4 +1,4 @@
-"""Config classes check themselves with these, so that every bad value is answered in the same words."""
+"""Validation that all configuration classes share, so that every bad value raises an error of the same form."""
 
 from __future__ import annotations
 

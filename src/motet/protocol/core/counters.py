@@ -1,4 +1,4 @@
-"""One documented list of everything that is counted. A peer's nonsense is never an exception; it is a number here."""
+"""The documented list of all counters. Invalid input from a peer raises no exception: it is dropped and counted."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Self
 
 @unique
 class Nature(StrEnum):
-    """What it means for a person when a number grows."""
+    """How an operator should read it when a counter grows."""
 
     WORK = "work"  # grows with the traffic
-    REPAIR = "repair"  # normal where datagrams are lost, doubled or overtake one another
-    CHANGE = "change"  # normal when members come, go, or meet again
-    REJECTED = "rejected"  # a few around a restart are normal; one that keeps growing is worth a look
+    REPAIR = "repair"  # normal where datagrams are lost, duplicated or reordered
+    CHANGE = "change"  # normal when members join, leave or merge, and while faults are injected
+    REJECTED = "rejected"  # a few around a restart are normal; investigate one that keeps growing
 
 
 @unique
 class Count(StrEnum):
-    """What is counted, with what it means. A number that grows under loss is not a fault in itself.
+    """All counters. One that grows while datagrams are lost is not an error in itself.
 
-    `meaning` is what metrics, dashboard and documentation show of it: nowhere else is it written down.
+    `meaning` is the only description of a counter: metrics, dashboard, `motet probe` and the guide show this text.
     """
 
     meaning: str
@@ -34,134 +34,204 @@ class Count(StrEnum):
         member.meaning = meaning
         return member
 
-    __hash__ = str.__hash__  # it is a key of the counters, for every frame: no Python for that
+    __hash__ = str.__hash__  # counters are keyed by it once per frame, and a hash in Python would cost too much
 
     DATAGRAM_REJECTED = (
         "datagram_rejected",
         Nature.REJECTED,
-        "bytes that are no frame of ours: wrong magic, version, length or group",
+        "Datagrams that are no frame of this group: wrong magic, version, length or group name.",
     )
-    SOURCE_UNKNOWN = "source_unknown", Nature.REJECTED, "a well-formed frame of an incarnation that nobody introduced"
+    SOURCE_UNKNOWN = (
+        "source_unknown",
+        Nature.REJECTED,
+        "Well-formed frames from an incarnation that never introduced itself to this member.",
+    )
     SOURCE_OURSELVES = (
         "source_ourselves",
         Nature.REJECTED,
-        "says that it is from this member itself: forged, or sent back to us; dropped",
+        ("Datagrams dropped because they name this member as their source: forged, or reflected by the network."),
     )
     FRAME_FAILED = (
         "frame_failed",
         Nature.REJECTED,
-        "an error inside Motet while a frame of a peer was handled; the frame was logged and dropped: report it",
+        (
+            "Frames dropped because handling them raised an error inside Motet. The log has the traceback; "
+            "please report it."
+        ),
     )
-    NOT_FOR_US = "not_for_us", Nature.REJECTED, "addressed to an earlier life of this process"
-    FRAME_MISPLACED = "frame_misplaced", Nature.REJECTED, "a frame that makes no sense in the state we are in"
-    BODY_INCOHERENT = "body_incoherent", Nature.REJECTED, "a fragment that does not continue the message before it"
+    NOT_FOR_US = "not_for_us", Nature.REJECTED, "Datagrams addressed to an earlier incarnation of this process."
+    FRAME_MISPLACED = (
+        "frame_misplaced",
+        Nature.REJECTED,
+        "Frames dropped because they are not valid in the current state of this member.",
+    )
+    BODY_INCOHERENT = (
+        "body_incoherent",
+        Nature.REJECTED,
+        "Fragments dropped because they do not continue the message before them.",
+    )
     ORDER_MISMATCH = (
         "order_mismatch",
         Nature.REJECTED,
-        "a frame of total order where this member has none, or of the other carrier: all need the same settings",
+        (
+            "Frames of total order from a member with another dissemination strategy, or where this member has "
+            "none. All members need the same settings."
+        ),
     )
 
-    SEAL_MISSING = "seal_missing", Nature.REJECTED, "a datagram without a seal, where a key is asked for"
-    SEAL_TRUNCATED = "seal_truncated", Nature.REJECTED, "begins like a sealed datagram, and is too short to be one"
-    SEAL_OTHER_VERSION = "seal_other_version", Nature.REJECTED, "sealed by a version of Motet that we do not know"
+    SEAL_MISSING = (
+        "seal_missing",
+        Nature.REJECTED,
+        "Datagrams dropped because they are not sealed although this member has keys.",
+    )
+    SEAL_TRUNCATED = (
+        "seal_truncated",
+        Nature.REJECTED,
+        "Datagrams that start like a sealed datagram but are too short to be one.",
+    )
+    SEAL_OTHER_VERSION = (
+        "seal_other_version",
+        Nature.REJECTED,
+        "Datagrams sealed by a version of Motet that this one does not know.",
+    )
     SEAL_KEY_UNKNOWN = (
         "seal_key_unknown",
         Nature.REJECTED,
-        "sealed with a key that is not in our ring: an old one, or another group's",
+        "Datagrams sealed with a key that this member does not have: an old key, or another group's.",
     )
     SEAL_BROKEN = (
         "seal_broken",
         Nature.REJECTED,
-        "does not authenticate: another key under the same id, or altered on its way",
+        ("Datagrams that fail authentication: altered on the way, or sealed with a different key under the same id."),
     )
-    SEAL_REPLAYED = "seal_replayed", Nature.REJECTED, "came before; normal where the network duplicates"
-    SEAL_TOO_OLD = "seal_too_old", Nature.REJECTED, "older than the replay window; normal for a straggler"
+    SEAL_REPLAYED = (
+        "seal_replayed",
+        Nature.REJECTED,
+        "Datagrams dropped because they were received before; normal where the network duplicates.",
+    )
+    SEAL_TOO_OLD = (
+        "seal_too_old",
+        Nature.REJECTED,
+        "Datagrams dropped because they are older than the replay window; normal for stragglers.",
+    )
 
-    FAULT_DROPPED = "fault_dropped", Nature.CHANGE, "datagrams that an injected fault dropped or cut off"
-    FAULT_DELAYED = "fault_delayed", Nature.CHANGE, "datagrams that an injected fault held back for a while"
-    FAULT_DUPLICATED = "fault_duplicated", Nature.CHANGE, "datagrams that an injected fault let through twice"
+    FAULT_DROPPED = "fault_dropped", Nature.CHANGE, "Datagrams that an injected fault dropped."
+    FAULT_DELAYED = "fault_delayed", Nature.CHANGE, "Datagrams that an injected fault delayed."
+    FAULT_DUPLICATED = "fault_duplicated", Nature.CHANGE, "Datagrams that an injected fault duplicated."
     FAULT_OVERFLOWED = (
         "fault_overflowed",
         Nature.CHANGE,
-        "datagrams that an injected fault wanted to hold back beyond its bound, and so dropped",
+        "Datagrams dropped because the delay buffer of fault injection was full.",
     )
 
-    FRAME_DUPLICATE = "frame_duplicate", Nature.REPAIR, "received again; normal under loss and duplication"
+    FRAME_DUPLICATE = (
+        "frame_duplicate",
+        Nature.REPAIR,
+        "Frames received again; normal where the network loses or duplicates.",
+    )
     FRAME_OUTSIDE_WINDOW = (
         "frame_outside_window",
         Nature.REPAIR,
-        "ahead of the receive window; dropped, asked for later",
+        "Frames dropped because they are ahead of the receive window; they are requested again later.",
     )
-    FRAME_OF_OLD_CONNECTION = "frame_of_old_connection", Nature.CHANGE, "a connection id that was replaced since"
-    FRAME_EARLY = "frame_early", Nature.CHANGE, "of a sender that is not in the view yet; kept"
-    FRAME_EARLY_DROPPED = "frame_early_dropped", Nature.CHANGE, "the same, beyond the bound on what is kept"
+    FRAME_OF_OLD_CONNECTION = (
+        "frame_of_old_connection",
+        Nature.CHANGE,
+        "Frames dropped because they carry a connection id that was replaced since.",
+    )
+    FRAME_EARLY = "frame_early", Nature.CHANGE, "Frames buffered because their sender is not in the view yet."
+    FRAME_EARLY_DROPPED = (
+        "frame_early_dropped",
+        Nature.CHANGE,
+        "Frames dropped because their sender is not in the view yet and the buffer for such frames was full.",
+    )
 
     ACK_OF_NON_MEMBER = (
         "ack_of_non_member",
         Nature.CHANGE,
-        "ignored: only members of the view hold back the purge",
+        "Acks ignored because only members of the view decide what may be purged.",
     )
-    ACK_BEYOND_SENT = "ack_beyond_sent", Nature.REJECTED, "acknowledges what was never sent; ignored"
-    ACK_OF_OLD_CONNECTION = "ack_of_old_connection", Nature.CHANGE, "late; ignored"
+    ACK_BEYOND_SENT = (
+        "ack_beyond_sent",
+        Nature.REJECTED,
+        "Acks ignored because they acknowledge frames that were never sent.",
+    )
+    ACK_OF_OLD_CONNECTION = (
+        "ack_of_old_connection",
+        Nature.CHANGE,
+        "Acks ignored because they carry a connection id that was replaced since.",
+    )
     ACK_DURING_SYNC = (
         "ack_during_sync",
         Nature.CHANGE,
-        "discarded until the peer confirmed the new connection id",
+        "Acks discarded because the peer has not confirmed the new connection id yet.",
     )
 
     DIGEST_OVERLAP = (
         "digest_overlap",
         Nature.CHANGE,
-        "two parts of a merge spoke of one stream: their views overlapped; warned of",
+        "Merges in which two views reported digests for the same stream because their memberships overlapped.",
     )
-    MERGE_CANCELLED = "merge_cancelled", Nature.CHANGE, "a part was silent or failed; it is tried again"
+    MERGE_CANCELLED = (
+        "merge_cancelled",
+        Nature.CHANGE,
+        "Merges cancelled because a participating view did not answer or failed; they are tried again.",
+    )
     MERGE_UNANSWERED = (
         "merge_unanswered",
         Nature.CHANGE,
-        "of those, the ones in which a coordinator said nothing at all: it crashed, or is cut off",
+        "Cancelled merges in which another coordinator did not answer at all: it crashed or is unreachable.",
     )
     MERGE_REFUSED = (
         "merge_refused",
         Nature.CHANGE,
-        "a coordinator said that it is busy; normal when several merge at once",
+        "Merges that another coordinator refused because it was busy; normal when several merge at once.",
     )
-    VIEW_CHANGED = "view_changed", Nature.CHANGE, "views installed"
+    VIEW_CHANGED = "view_changed", Nature.CHANGE, "Views installed."
 
     SNAPSHOT_REJECTED = (
         "snapshot_rejected",
         Nature.REJECTED,
-        "bytes that are no message of a snapshot, or a report that makes no sense",
+        "Snapshot messages dropped because they cannot be decoded or contradict themselves.",
     )
     SNAPSHOT_ABANDONED = (
         "snapshot_abandoned",
         Nature.CHANGE,
-        "recorded for somebody who gave up, or was silent for too long",
+        "Snapshot recordings discarded because the initiator gave up or was silent for too long.",
     )
 
-    FRAME_SENT = "frame_sent", Nature.WORK, "first transmissions"
-    FRAME_RESENT = "frame_resent", Nature.REPAIR, "repairs; normal under loss"
-    FRAME_DELIVERED = "frame_delivered", Nature.WORK, "frames handed up"
-    FRAME_ORDERED = "frame_ordered", Nature.WORK, "frames delivered in total order"
+    FRAME_SENT = "frame_sent", Nature.WORK, "Frames sent for the first time."
+    FRAME_RESENT = "frame_resent", Nature.REPAIR, "Frames retransmitted; normal where datagrams are lost."
+    FRAME_DELIVERED = "frame_delivered", Nature.WORK, "Frames delivered by the channels."
+    FRAME_ORDERED = "frame_ordered", Nature.WORK, "Frames delivered in total order."
     APPEND_REPEATED = (
         "append_repeated",
         Nature.CHANGE,
-        "appends that the log had already, dropped at their turn; normal where a producer is not sure and repeats",
+        ("Appends dropped because the log had them already; normal when a producer repeats after an unclear outcome."),
     )
-    ACK_SENT = "ack_sent", Nature.WORK, "acknowledgements sent"
-    REPAIR_ASKED = "repair_asked", Nature.REPAIR, "requests for retransmission sent"
+    ACK_SENT = "ack_sent", Nature.WORK, "Acks sent."
+    REPAIR_ASKED = "repair_asked", Nature.REPAIR, "Retransmission requests sent."
     REPAIR_REFUSED = (
         "repair_refused",
         Nature.REPAIR,
-        "frames that a peer asked for again beyond what it may cost for now; it asks again",
+        ("Frames not retransmitted because the peer exceeded its retransmission budget; it requests them again later."),
     )
-    LAST_SEQNO_ANNOUNCED = "last_seqno_announced", Nature.REPAIR, '"this was my highest", for a tail that may be lost'
-    PURGED_ANSWERED = "purged_answered", Nature.REJECTED, "somebody asked for what is gone"
-    SYNC_SENT = "sync_sent", Nature.CHANGE, "attempts to bring a unicast connection in step again"
-    CONNECTION_REFUSED = "connection_refused", Nature.REJECTED, "the bound on peers was reached"
+    LAST_SEQNO_ANNOUNCED = (
+        "last_seqno_announced",
+        Nature.REPAIR,
+        "Last-seqno announcements sent, so that receivers notice when the last frames of a stream were lost.",
+    )
+    PURGED_ANSWERED = "purged_answered", Nature.REJECTED, "Retransmission requests for frames that were already purged."
+    SYNC_SENT = "sync_sent", Nature.CHANGE, "Attempts to resynchronise a unicast connection."
+    CONNECTION_REFUSED = (
+        "connection_refused",
+        Nature.REJECTED,
+        "Unicast connections refused because the maximum number of peers was reached.",
+    )
     CONNECTION_GIVEN_UP = (
         "connection_given_up",
         Nature.REJECTED,
-        "the peer was silent for the whole give-up time",
+        "Unicast connections failed because the peer was silent for the whole give_up time.",
     )
 
 

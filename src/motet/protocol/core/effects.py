@@ -1,4 +1,4 @@
-"""What a machine asks its driver to do, and what it tells the application. One ordered list per input."""
+"""Effects: what a machine asks its driver to do and what it reports to the application, one ordered list per input."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from motet.protocol.core.record import record
 
 
 class Frame:
-    """The base of everything that travels: the wire room says which frames there are and how they become bytes."""
+    """The base of all frames. The package `wire` defines which frames there are and how they are encoded."""
 
     __slots__ = ()
 
@@ -27,7 +27,8 @@ class Channel(Enum):
     MULTICAST = "multicast"
     TOTAL = "total"  # multicast that all members deliver in one order
 
-    __hash__ = object.__hash__  # there is one object per channel, and it is a key in every table
+    # Each channel is a single object and a key in hot tables; the default hash of an enum is Python code.
+    __hash__ = object.__hash__
 
 
 @record
@@ -51,25 +52,25 @@ class Deliver(Effect):
 
     channel: Channel
     sender: Address
-    first: int  # seqno of the first body; the others follow without a gap
+    first: int  # Seqno of the first body; the others follow without a gap.
     bodies: tuple[bytes, ...]
-    position: int | None = None  # in the log, of the first message that ends in these bodies
-    sent_at: tuple[int, ...] = ()  # of ordered bodies: the wall clock of the sender, for each
-    tag: tuple[int, int] | None = None  # of ordered bodies: the append (producer, sequence) that they are
+    position: int | None = None  # Log position of the first message that ends in these bodies.
+    sent_at: tuple[int, ...] = ()  # For ordered bodies, the sender's wall clock when it sent each.
+    tag: tuple[int, int] | None = None  # For an idempotent append, its (producer, sequence).
 
 
 @record
 class Admitted(Effect):
-    """Messages up to number `through` (counted from 1 as they were accepted) have left the backlog for the window."""
+    """Messages up to number `through` have moved from the backlog into the window; accepted messages count from 1."""
 
     channel: Channel
-    to: Address | None  # None: to the group
+    to: Address | None  # None means the group.
     through: int
 
 
 @record
 class SendFailed(Effect):
-    """Accepted messages, `first` to `last` by number, are no longer tried: they may or may not have arrived."""
+    """Accepted messages number `first` to `last` are given up. They may or may not have arrived."""
 
     channel: Channel
     to: Address | None
@@ -80,7 +81,10 @@ class SendFailed(Effect):
 
 @record
 class BehindPurgePoint(Effect):
-    """The sender has purged what we still miss, up to `purged`: it no longer counts us in. Only a new view can help."""
+    """The sender has purged frames up to `purged` that this member still misses.
+
+    That happens when this member is no longer in the sender's view, so only a new view can help.
+    """
 
     sender: Address
     purged: int
@@ -88,16 +92,16 @@ class BehindPurgePoint(Effect):
 
 @record
 class SyncCompleted(Effect):
-    """The SYNC that the application asked for is complete: SYNC-ACK was sent, and the window follows the sender's."""
+    """The SYNC that the application requested is complete: SYNC-ACK was sent and both windows agree."""
 
     peer: Address
-    conn_id: int  # the connection id that both ends use from now on
-    low: int  # the highest seqno that the sender knows to be acked
+    conn_id: int  # The connection id that both ends use from now on.
+    low: int  # The highest seqno that the sender knows to be acked.
 
 
 @record
 class SyncFailed(Effect):
-    """The SYNC that the application asked for ended before SYNC-ACK was sent; the error says why."""
+    """The SYNC that the application requested ended before SYNC-ACK was sent; the error says why."""
 
     peer: Address
     error: Exception

@@ -1,7 +1,7 @@
 """Who a member is: a name for people, a host and port for the network, and a random incarnation for the protocols.
 
 A process that restarts at the same host and port draws a new incarnation and so is a new member. Equality, hash and
-order look at the incarnation first because it alone tells two lives of one process apart.
+order compare the incarnation first, because it alone distinguishes two runs of one process.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from typing import NamedTuple
 from motet.errors import ConfigError
 
 INCARNATION_BITS = 64
-MOST_TEXT_BYTES = 255  # a name or a host travels with its length in one byte
-NOBODY = 0  # never drawn as an incarnation; on the wire it means "whoever reads this"
+MOST_TEXT_BYTES = 255  # The wire format has one byte for the length of a name or a host.
+NOBODY = 0  # Never drawn as an incarnation. As a destination it means every receiver.
 
 
 class Endpoint(NamedTuple):
-    """Where a datagram can be sent, whoever lives there."""
+    """An address for datagrams, whichever incarnation is running there."""
 
     host: str
     port: int
 
     def __str__(self) -> str:
-        """As `parse_endpoint` reads it."""
+        """The form that `parse_endpoint` accepts."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def parse_endpoint(written: str, name: str = "endpoint") -> Endpoint:
-    """`host:port`; an IPv6 address stands in brackets."""
+    """Parse `host:port`; an IPv6 address must stand in brackets."""
     host, colon, port = written.strip().rpartition(":")
     is_bracketed = host.startswith("[") and host.endswith("]")
     bare = host[1:-1] if is_bracketed else host
@@ -45,7 +45,7 @@ def parse_endpoint(written: str, name: str = "endpoint") -> Endpoint:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach it; a name other than localhost may be anything."""
+    """Whether only this machine can reach `host`. A name other than localhost counts as reachable by others."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -55,13 +55,13 @@ def is_loopback(host: str) -> bool:
 @total_ordering
 @dataclass(frozen=True, slots=True, eq=False)
 class Address:
-    """One life of one process."""
+    """One incarnation of one process."""
 
     name: str
     host: str
     port: int
     incarnation: int
-    endpoint: Endpoint = field(init=False, repr=False)  # host and port, as every datagram needs them
+    endpoint: Endpoint = field(init=False, repr=False)  # Built once, because every datagram needs it.
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "endpoint", Endpoint(self.host, self.port))
@@ -78,7 +78,7 @@ class Address:
 
     @staticmethod
     def draw(name: str, host: str, port: int, rng: Random) -> Address:
-        """A new life for the process at `host`:`port`."""
+        """A new incarnation of the process at `host`:`port`."""
         return address_of(name, host, port, rng.getrandbits(INCARNATION_BITS) or 1)
 
     def __hash__(self) -> int:
@@ -108,6 +108,5 @@ class Address:
 
 @lru_cache(maxsize=4096)
 def address_of(name: str, host: str, port: int, incarnation: int) -> Address:
-    """One object for one address, however often it is read from a datagram: tables find the same object sooner than an
-    equal one."""
+    """The address as a shared object, however often it is decoded: dictionaries compare by identity before equality."""
     return Address(name, host, port, incarnation)

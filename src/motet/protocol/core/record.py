@@ -1,7 +1,7 @@
-"""Records: what machines say to one another. Nobody changes one after it was made, and they are made by the million.
+"""Records: immutable values that machines exchange, created for every frame.
 
-The type checker forbids to change them. At run time nothing does: a dataclass that is frozen at run time takes six
-times as long to make, because each field is set by a call.
+Only the type checker enforces that they are immutable. A dataclass that is frozen at run time takes six times as long
+to create, because it sets each field through `object.__setattr__`.
 """
 
 from __future__ import annotations

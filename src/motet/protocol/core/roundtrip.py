@@ -1,7 +1,7 @@
-"""How long a request and its answer take: a smoothed mean and its deviation, as every transport since 1988 keeps it.
+"""The round-trip estimator: a smoothed mean and its deviation, as TCP keeps them (RFC 6298).
 
-The patience derived from it is clamped between a floor, so that a quiet link is not hammered, and a ceiling, which is
-the fixed interval of the seeds.
+The timeout derived from it has a floor, so that a fast link is not flooded with requests, and a ceiling, which is the
+fixed interval of the protocol documents.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class RoundTrip:
 
     @property
     def timeout_ns(self) -> int:
-        """How long to wait for an answer before asking again."""
+        """How long to wait for an answer before the request is repeated."""
         return max(self._floor, min(self._smoothed + 4 * self._deviation, self._ceiling))
 
     def backed_off(self, attempt: int) -> int:
-        """The patience before attempt number `attempt` (0 is the first): doubled every second time, up to the ceiling.
+        """The timeout of attempt number `attempt` (0 is the first): doubled at every second attempt, up to the ceiling.
 
-        Where half of all datagrams are lost a request and its answer get through once in four times. Doubling at every
-        try would take such a repair to the ceiling of half a second once in ten times.
+        Where half of all datagrams are lost, one request in four is answered. Doubling at every attempt would take one
+        such repair in ten to the ceiling of half a second.
         """
         return min(self.timeout_ns << min(attempt // 2, 16), self._ceiling)

@@ -1,7 +1,7 @@
-"""Serial numbers for connection ids: 32 bits that wrap around and still know which of two is the newer one.
+"""Serial number arithmetic (RFC 1982) for connection ids: 32 bits that wrap around and remain comparable.
 
-One is newer than another when it lies less than half the circle ahead of it, so the order holds as long as no more
-than 2**31 connections are opened while an old datagram is still on its way.
+A serial is newer than another when it is less than half the range ahead of it. The order holds as long as fewer than
+2**31 connections are opened while an old datagram is still in flight.
 """
 
 from __future__ import annotations

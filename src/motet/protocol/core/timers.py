@@ -1,6 +1,6 @@
-"""Deadlines: the earlier of two, and a handful of named ones.
+"""Deadlines: the earlier of two, and a small set of named ones.
 
-`min` over a small dict beats a heap that must forget cancelled entries.
+For a handful of timers, `min` over a dictionary is faster than a heap from which cancelled entries must be removed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 def earlier(one: int | None, other: int | None) -> int | None:
-    """Of two deadlines, either of which may be none. Drivers ask after every input: this must cost nothing."""
+    """The earlier of two deadlines, either of which may be None. Drivers call this after every input."""
     if one is None or (other is not None and other < one):
         return other
     return one
@@ -23,7 +23,8 @@ class Timers(Generic[K]):
         self._deadlines: dict[K, int] = {}
 
     def arm(self, key: K, deadline: int) -> None:
-        self._deadlines.pop(key, None)  # armed anew, it queues anew
+        # Removing the key first moves it to the end, so that timers due at the same time fire in the order of arming.
+        self._deadlines.pop(key, None)
         self._deadlines[key] = deadline
 
     def arm_if_idle(self, key: K, deadline: int) -> None:

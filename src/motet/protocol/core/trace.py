@@ -1,8 +1,8 @@
-"""Trace events: what a member did, one flat record each, the same for a real process and for a simulated one.
+"""Trace events: what a member did, one flat record each, the same for a real process and a simulated one.
 
-A record has few columns, and most of them are empty in most records: what they mean depends on the kind and is told at
-the kind. A trace is a table that a person can read as JSON lines and a program as Arrow or Parquet. Nothing in here
-writes; whoever wants a trace hands over a function that takes events.
+A record has few columns, most of them empty; what a column means depends on the kind and is documented at the kind. A
+trace is a table that people read as JSON lines and programs as Arrow or Parquet. This module writes nothing: the
+caller supplies a function that takes events.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from motet.protocol.core.view import ViewId
 
 @unique
 class TraceKind(StrEnum):
-    """What happened. In brackets the columns that are filled besides at_ns, member and kind."""
+    """What happened. The columns that are filled besides at_ns, member and kind stand in brackets."""
 
-    STARTED = "started"  # the process is there [detail: its endpoint]
+    STARTED = "started"  # the process has started [detail: its endpoint]
     LEFT = "left"  # its graceful leave is complete
     FAILED = "failed"  # it stopped, or the simulator stopped it [detail]
-    FAULT = "fault"  # something was done to it on purpose [detail]
+    FAULT = "fault"  # a fault was injected [detail]
 
     DATAGRAM_SENT = "datagram_sent"  # [peer: member or endpoint, size, detail: kind of frame]
     DATAGRAM_RECEIVED = "datagram_received"  # [peer: where known, size, detail: kind of frame]
@@ -30,33 +30,33 @@ class TraceKind(StrEnum):
     FRAME_RESENT = "frame_resent"  # [count, detail: the counter's name]
 
     DELIVERED = "delivered"  # [peer: sender, channel, count: messages, size: their bytes, position: of the first]
-    ADMITTED = "admitted"  # own messages left the backlog [peer: to whom, channel, count: so many in all]
-    APPEND_REPEATED = "append_repeated"  # the log has it already [last: its sequence, detail: its producer]
+    ADMITTED = "admitted"  # own messages left the backlog [peer: to whom, channel, count: total so far]
+    APPEND_REPEATED = "append_repeated"  # the log already has the append [last: its sequence, detail: its producer]
     SYNC_COMPLETED = "sync_completed"  # SYNC-ACK was sent [peer, channel, position: its lowest seqno, detail: conn-id]
-    SYNC_FAILED = "sync_failed"  # a SYNC that was asked for ended without it [peer, channel, detail: why]
+    SYNC_FAILED = "sync_failed"  # a requested SYNC ended without SYNC-ACK [peer, channel, detail: why]
     SEND_FAILED = "send_failed"  # [peer: to whom, channel, position: number of the first, last, detail: why]
 
     VIEW_INSTALLED = "view_installed"  # [view, peer: coordinator, count: members, detail: primary or not, and who]
     MERGED = "merged"  # the view is a merge [view, count: parts, detail: their ids]
-    MERGE_FAILED = "merge_failed"  # it is tried again [count, detail: the counter's name]
+    MERGE_FAILED = "merge_failed"  # a merge was cancelled and is retried [count, detail: the counter's name]
     DIGESTS_OVERLAPPED = "digests_overlapped"  # in a merge [peer: whose stream, last: the higher seqno, detail: both]
     STABLE = "stable"  # [position]
     ROLLED_BACK = "rolled_back"  # [position: first, last]
     SUSPECTED = "suspected"  # [peer]
-    TRUSTED = "trusted"  # heard again [peer]
-    BUSY = "busy"  # its process is alive and does not run its driver [peer]
-    RESPONSIVE = "responsive"  # it answers for itself again [peer]
-    FLUSH_TIMED_OUT = "flush_timed_out"  # did not do its part in a view change [peer]
+    TRUSTED = "trusted"  # no longer suspected, because it sent something [peer]
+    BUSY = "busy"  # its process is alive, but its driver does not run [peer]
+    RESPONSIVE = "responsive"  # a busy peer's driver runs again [peer]
+    FLUSH_TIMED_OUT = "flush_timed_out"  # did not do its part of a view change in time [peer]
     BEHIND_PURGE_POINT = (
-        "behind_purge_point"  # the sender no longer has what we miss [peer: sender, last: purged up to]
+        "behind_purge_point"  # the sender has purged what is missing here [peer: sender, last: purged up to]
     )
 
     STATE_ASKED = "state_asked"  # the application is asked for its state [view]
-    STATE_RECEIVED = "state_received"  # a piece of it came [view, size, detail: first, last]
+    STATE_RECEIVED = "state_received"  # a chunk of the state arrived [view, size, detail: first, last]
     STATE_FAILED = "state_failed"  # [view, detail: why]
-    SNAPSHOT = "snapshot"  # is recorded here, is taken, or has failed [view and count of members when taken, detail]
+    SNAPSHOT = "snapshot"  # recording began, it is complete, or it failed [view, count of members, detail]
 
-    TRACE_LOST = "trace_lost"  # events that the disk was too slow for [count]
+    TRACE_LOST = "trace_lost"  # events were dropped because the disk was too slow [count]
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,12 +46,12 @@ def parse_size(text: str, name: str = "size") -> int:
 
 
 def spell_duration(duration_ns: int) -> str:
-    """Exactly, and as `parse_duration` reads it."""
+    """The exact duration, in the form that `parse_duration` accepts."""
     return _spell(duration_ns, DURATIONS)
 
 
 def spell_size(size_bytes: int) -> str:
-    """Exactly, and as `parse_size` reads it."""
+    """The exact size, in the form that `parse_size` accepts."""
     return _spell(size_bytes, BINARY_SIZES)
 
 

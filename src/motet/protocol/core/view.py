@@ -1,4 +1,4 @@
-"""Views: who is in, oldest first, under an id that no two different views share and that only grows."""
+"""Views: the members, oldest first, under an id that is unique to the view and only grows."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from motet.protocol.core.identity import Address
 
 @dataclass(frozen=True, slots=True, order=True)
 class ViewId:
-    """`creator` is the incarnation of the coordinator that made it: two of them may use one number at once."""
+    """`creator` is the incarnation of the coordinator that made the view: two coordinators may pick the same number."""
 
     number: int
     creator: int
 
     @property
     def tag(self) -> int:
-        """A short name for frames: two views that meet have different ones, as good as certainly."""
+        """A 62-bit hash of the id for frames. Two views that coexist have different tags with near certainty."""
         return (self.number * 0x9E3779B97F4A7C15 ^ self.creator) & ((1 << 62) - 1)
 
     def __str__(self) -> str:
@@ -30,7 +30,7 @@ NO_VIEW = ViewId(0, 0)
 
 @dataclass(frozen=True, slots=True, order=True)
 class Ballot:
-    """Names one attempt to end a view; a later round wins, and of two in one round the higher proposer."""
+    """Names one attempt to end a view. A later round wins; within a round, the higher proposer wins."""
 
     round: int
     proposer: int  # incarnation
@@ -44,15 +44,17 @@ NO_BALLOT = Ballot(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class View:
+    """Who is in the group, oldest first, and whether this part of it may order messages."""
+
     id: ViewId
     members: tuple[Address, ...]  # oldest first
     is_primary: bool
 
     def __post_init__(self) -> None:
         if not self.members:
-            raise MisuseError("a view without members is nobody's view")
+            raise MisuseError("a view needs at least one member")
         if len(set(self.members)) != len(self.members):
-            raise MisuseError("a member stands twice in one view")
+            raise MisuseError("a view lists a member twice; every member may occur once")
 
     @property
     def coordinator(self) -> Address:
@@ -66,12 +68,12 @@ class View:
         return member in self.members
 
     def acting_coordinator(self, suspects: Iterable[Address]) -> Address | None:
-        """The most senior member that nobody suspects; None when all are suspected."""
+        """The most senior member that is not suspected; None when all are."""
         suspected = set(suspects)
         return next((member for member in self.members if member not in suspected), None)
 
     def next_members(self, leavers: Iterable[Address], joiners: Iterable[Address]) -> tuple[Address, ...]:
-        """Seniority is kept; those who join come last, in an order that everybody computes alike."""
+        """Members keep their seniority; joiners come last, sorted, so that all members compute the same order."""
         gone = set(leavers)
         stay = tuple(member for member in self.members if member not in gone)
         return stay + tuple(sorted(set(joiners) - set(stay) - gone))
@@ -83,7 +85,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class ViewSummary:
-    """What a stranger is told of a view: enough to decide who of two coordinators leads a merge."""
+    """What discovery announces of a view: enough to decide which of two coordinators leads a merge."""
 
     id: ViewId
     coordinator: Address

@@ -1,4 +1,4 @@
-"""The sans-IO composition of the machines into one member."""
+"""The sans-IO composition of the protocol machines into one member."""
 
 from motet.protocol.member.config import MemberConfig
 from motet.protocol.member.delivery import Delivered, Superseded

@@ -1,7 +1,7 @@
-"""The group's channel: reliable multicast with total order riding on it, as one thing that a view change can flush.
+"""The group channel: reliable multicast with total order on top, as one unit that a view change can flush.
 
-What the streams deliver goes through the ordering at once, and what the ordering wants to send rides on our stream; so
-the two are always in the same view. The engine of membership drives `freeze` to `begin_view` and knows neither.
+Bodies that the streams deliver pass through total order at once, and bodies of total order are sent in the own stream,
+so both are always in the same view. Membership drives `freeze` to `begin_view` and knows neither of the two.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Cuts = Mapping[Address, Cut[Address]]
 
 
 class _Stream(PlainStream):
-    """The multicast, as the ordering sees it."""
+    """The reliable multicast as total order sees it."""
 
     def __init__(self, multicast: Multicast) -> None:
         self._multicast = multicast
@@ -52,7 +52,7 @@ class GroupChannel:
             self.ordering.run_beside(_Stream(self.multicast))
 
     def start(self, view: View, now: int) -> list[Effect]:
-        """The view of our own that comes before any other."""
+        """Enter the initial view, which has only this member."""
         return self.ordering.begin_view(view, None, now) if self.ordering is not None else []
 
     # What the application asks for
@@ -71,7 +71,7 @@ class GroupChannel:
         return self._ordered(self.multicast.pump(now), now)
 
     def mark(self, data: bytes, now: int) -> list[Effect]:
-        """A marker: behind all that was accepted for the plain stream, before all that is ordered from now on."""
+        """Send a marker after all plain messages accepted so far, and before any frame ordered from now on."""
         return self.send((data,), now, Port.SNAPSHOT)
 
     def leave(self, now: int) -> list[Effect]:
@@ -91,20 +91,20 @@ class GroupChannel:
         if self.ordering is not None:
             self.ordering.persisted(position, now)
 
-    # What the network and the clock bring
+    # Frames and time
 
     def receive(self, source: Address, frames: Sequence[Frame], now: int) -> list[Effect]:
-        """Call `advance` when all that came is in."""
+        """Handle frames of reliable multicast. Call `advance` after the last ones of a batch."""
         effects = self.multicast.receive(source, frames, now)
         return effects if self.ordering is None else self._absorbed(effects)
 
     def receive_order(self, source: Address, frames: Sequence[Frame]) -> list[Effect]:
-        """The same for what other members say about the order."""
+        """Handle frames of total order. Call `advance` after the last ones of a batch."""
         assert self.ordering is not None
         return [effect for frame in frames for effect in self.ordering.receive_frame(source, frame)]
 
     def advance(self, now: int) -> list[Effect]:
-        """Do what has become possible: hand out numbers, deliver, send."""
+        """Make progress after an input: announce agreed numbers, deliver, send."""
         return self._ordered([], now)
 
     def tick(self, now: int) -> list[Effect]:
@@ -156,20 +156,22 @@ class GroupChannel:
             return effects
         self.ordering.freeze()
         made = self._absorbed(effects) + self.ordering.advance(0)
-        taken = [effect for effect in made if not isinstance(effect, Transmit | Broadcast)]  # no more proposals
+        # The view has ended, so proposals for its frames must not be sent any more.
+        taken = [effect for effect in made if not isinstance(effect, Transmit | Broadcast)]
         return taken + self.ordering.end_view(log_continues=log_continues, agreed=agreed)
 
     def take_over(self, log: LogCheckpoint) -> list[Effect]:
+        """Continue the others' log, for a member that comes from another view. Called before `begin_view`."""
         return self.ordering.take_over(log) if self.ordering is not None else []
 
     def begin_view(self, view: View, digest: Mapping[Address, int], now: int) -> list[Effect]:
         effects = self.ordering.begin_view(view, None, now) if self.ordering is not None else []
         return effects + self._ordered(self.multicast.begin_view(view.members, digest, now, view.id.tag), now)
 
-    # Between the two
+    # Between multicast and total order
 
     def _ordered(self, effects: list[Effect], now: int) -> list[Effect]:
-        """What the streams deliver, as the ordering lets it through; and what has become ready to leave, leaves."""
+        """Pass deliveries through total order, and send what that makes ready, until nothing more changes."""
         if self.ordering is None:
             return effects
         made = (self._absorbed(effects) if effects else []) + self.ordering.advance(now)

@@ -1,4 +1,4 @@
-"""One member's configuration: the size of a datagram, and what each protocol wants to know."""
+"""One member's configuration: the size of a datagram, and the settings of each protocol."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from motet.errors import ConfigError
 from motet.protocol.core.checks import require_between
-from motet.protocol.core.limits import MAX_DATAGRAM_BYTES
+from motet.protocol.core.limits import MAX_DATAGRAM_BYTES, MIN_PACKET_BYTES
 from motet.protocol.membership.config import MembershipConfig
 from motet.protocol.multicast.config import MulticastConfig
 from motet.protocol.ordering.config import OrderingConfig
@@ -17,16 +17,21 @@ from motet.protocol.wire.codec import CHUNK_OVERHEAD, DATA_OVERHEAD
 
 @dataclass(frozen=True, slots=True)
 class MemberConfig:
-    frame_bytes: int = 60_000  # one datagram with its headers: large on loopback, MTU-sized on a wide-area network
+    frame_bytes: int = 60_000  # One datagram with its headers: large on loopback, the path MTU on a wide-area network.
     unicast: UnicastConfig = field(default_factory=UnicastConfig)
     multicast: MulticastConfig = field(default_factory=MulticastConfig)
-    membership: MembershipConfig | None = None  # None: views are handed to the member
-    ordering: OrderingConfig | None = None  # None: no total order; it needs membership
+    membership: MembershipConfig | None = None  # None: the caller installs views itself.
+    ordering: OrderingConfig | None = None  # None: no total order. Total order needs membership.
     snapshot: SnapshotConfig = field(default_factory=SnapshotConfig)
-    state_buffer_bytes: int = 64 << 20  # what a joiner keeps back while it gets the state; beyond it senders wait
+    # Of a segment of a larger datagram, with its header; 0: Motet never cuts datagrams into segments.
+    packet_bytes: int = 1_400
+    # Deliveries that a joiner buffers during state transfer; beyond it, back-pressure.
+    state_buffer_bytes: int = 64 << 20
 
     def __post_init__(self) -> None:
         require_between("frame_bytes", self.frame_bytes, 256, MAX_DATAGRAM_BYTES)
+        if self.packet_bytes:
+            require_between("packet_bytes", self.packet_bytes, MIN_PACKET_BYTES, MAX_DATAGRAM_BYTES)
         require_between("state_buffer_bytes", self.state_buffer_bytes, 0, 1 << 40)
         if self.ordering is not None and self.membership is None:
             raise ConfigError("total order needs membership: give the MemberConfig a MembershipConfig")
@@ -38,9 +43,9 @@ class MemberConfig:
 
     @property
     def multicast_sized(self) -> MulticastConfig:
-        """Numbers of the total order ride on frames of the plain stream, too; they get their room."""
-        room = 0 if self.ordering is None else self.ordering_sized(self.ordering).piggyback_bytes
-        return replace(self.multicast, body_bytes=self.frame_bytes - DATA_OVERHEAD - room)
+        """The multicast settings with bodies that leave space for piggybacked sequence numbers of the total order."""
+        space = 0 if self.ordering is None else self.ordering_sized(self.ordering).piggyback_bytes
+        return replace(self.multicast, body_bytes=self.frame_bytes - DATA_OVERHEAD - space)
 
     def ordering_sized(self, ordering: OrderingConfig) -> OrderingConfig:
         body_bytes = self.frame_bytes - DATA_OVERHEAD

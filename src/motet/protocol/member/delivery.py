@@ -1,6 +1,6 @@
-"""Delivery: bodies become messages, once, and a member that still waits for the application's state keeps them back.
+"""Delivery: bodies become messages, which a joiner buffers while it waits for the application's state.
 
-Invariant: messages of one sender on one channel leave in the order in which their frames were delivered.
+Invariant: messages of one sender on one channel are delivered in the order of their frames.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ class Delivered(Effect):
 
     channel: Channel
     sender: Address
-    messages: Sequence[bytes]  # immutable
-    position: int | None = None  # in the log, of the first of them; the others follow it
+    messages: Sequence[bytes]  # Must not be changed.
+    position: int | None = None  # Log position of the first message; the others follow it.
     port: int = Port.APP
-    first: int = field(default=0, compare=False)  # seqno of the first body; of an ordered one, its id in this view
-    bodies: tuple[bytes, ...] = field(default=(), compare=False, repr=False)  # what a journal keeps
-    sent_at: tuple[int, ...] = field(default=(), compare=False)  # of each ordered body
+    first: int = field(default=0, compare=False)  # Seqno of the first body; for an ordered one, its id in this view.
+    bodies: tuple[bytes, ...] = field(default=(), compare=False, repr=False)  # The encoded form that a journal stores.
+    sent_at: tuple[int, ...] = field(default=(), compare=False)  # When each ordered body was sent.
     tag: tuple[int, int] | None = None
-    is_replayed: bool = False  # from a journal, and not from the group
+    is_replayed: bool = False  # Read from a journal instead of received from the group.
 
 
 @record
 class Superseded(Effect):
-    """Ordered messages of our own that were kept back and are not handed up: the state that comes has them."""
+    """Own ordered messages that were buffered and are not delivered, because the incoming state contains them."""
 
     position: int
     count: int
@@ -51,7 +51,7 @@ class Delivery:
 
     @property
     def is_full(self) -> bool:
-        """More is kept back than we want to hold: senders must wait."""
+        """Whether the buffer is over its limit, so that deliveries must pause."""
         return self._buffered_bytes > self._limit_bytes
 
     def take(self, effect: Deliver, *, is_buffering: bool) -> list[Delivered]:
@@ -67,7 +67,7 @@ class Delivery:
         return released
 
     def retain(self, senders: Collection[Address], *channels: Channel) -> None:
-        """Only these can go on with a message that has begun on these channels."""
+        """Drop unfinished messages of all other senders on these channels."""
         for key in [key for key in self._reassemblers if key[0] in channels and key[1] not in senders]:
             del self._reassemblers[key]
 
@@ -76,7 +76,7 @@ class Delivery:
             self._reassemblers.pop((channel, sender), None)
 
     def _unpack(self, effect: Deliver) -> list[Delivered]:
-        """One batch per run of bodies of one port. An ordered body that ends no message is told of, too."""
+        """One batch per run of bodies of one port. An ordered body makes a batch even if it completes no message."""
         key = (effect.channel, effect.sender)
         reassembler = self._reassemblers.get(key)
         if reassembler is None:
@@ -97,5 +97,5 @@ class Delivery:
 
 
 def _runs(bodies: tuple[bytes, ...]) -> Iterable[tuple[int, tuple[bytes, ...]]]:
-    """Neighbours of one port; nearly always that is all of them."""
+    """Group consecutive bodies by port; nearly always all have the same."""
     return ((port, tuple(run)) for port, run in groupby(bodies, port_of))

@@ -1,4 +1,4 @@
-"""What a process that restarts still knows, because its journal kept it."""
+"""The durable state of a member: what its journal preserves over a restart."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ class DurableState:
     """The default is that of a process that starts for the first time."""
 
     record: PrimaryRecord = field(default_factory=PrimaryRecord)
-    epoch: ViewId = NO_VIEW  # the last primary view whose log it shares
-    position: int = 0  # how far it has delivered that log
-    stable: int = 0  # how much of that is known to be everywhere
-    earlier_incarnations: tuple[int, ...] = ()  # earlier incarnations of this process, for which it stands
-    producers: tuple[tuple[int, int], ...] = ()  # of appends that can be repeated: the highest sequence of each
-    may_bootstrap: bool = (
-        True  # False: it began when the memory of a group had been lost, so it does not say what was before
-    )
+    epoch: ViewId = NO_VIEW  # The last primary view whose log this process shares.
+    position: int = 0  # The position up to which it has delivered that log.
+    stable: int = 0  # The stable position of that log.
+    earlier_incarnations: tuple[
+        int, ...
+    ] = ()  # The incarnation chain of this process, for which it counts as one member.
+    producers: tuple[tuple[int, int], ...] = ()  # The highest sequence of each producer of idempotent appends.
+    # False if the journal was created to replace a lost one: such a process cannot know whether a group existed before,
+    # so it must not count towards bootstrapping one.
+    may_bootstrap: bool = True

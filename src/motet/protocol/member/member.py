@@ -1,10 +1,10 @@
-"""One member, sans-IO: datagrams in, datagrams and delivered messages out. The driver and the simulator run this class.
+"""One member, sans-IO: datagrams in, datagrams and delivered messages out. Driver and simulator run the same class.
 
-The member decodes, finds out who is speaking, hands batches of frames to the machines, carries effects from one machine
-to the other, and turns what remains into datagrams and messages. It decides nothing about protocols. Application
-messages are split out of their frames here, once, at delivery.
+The member decodes datagrams, identifies their sources, passes batches of frames to the machines, routes effects between
+machines, and turns the rest into datagrams and messages. It makes no protocol decisions. Application messages are split
+out of their frames here, once, at delivery.
 
-With a `MembershipConfig` the member finds its group by itself: call `start`. Without one, views are handed to it by
+With a `MembershipConfig` the member finds its group by itself: call `start`. Without one, the caller installs views by
 `install_view`, as the simulator's oracle and some tests do.
 """
 
@@ -27,6 +27,7 @@ from motet.protocol.member.channel import GroupChannel
 from motet.protocol.member.config import MemberConfig
 from motet.protocol.member.delivery import Delivered, Delivery, Superseded
 from motet.protocol.member.durable_state import DurableState
+from motet.protocol.member.segmentation import Segmentation
 from motet.protocol.member.snapshots import SnapshotAdapter
 from motet.protocol.membership import (
     Announce,
@@ -49,17 +50,22 @@ from motet.protocol.snapshot import SnapshotId
 from motet.protocol.snapshot.machine import SendMarker, SendSnapshotMessage
 from motet.protocol.unicast import Unicast
 from motet.protocol.unicast.machine import FRAMES as UNICAST_FRAMES
+from motet.protocol.window.ranges import Ranges, limited
 from motet.protocol.wire.body import UNCOUNTED, Port
 from motet.protocol.wire.codec import DecodedDatagram, decode, encode, encode_parts, group_id
+from motet.protocol.wire.frames import MulticastData, MulticastXmitRequest, UnicastData, UnicastXmitRequest
 from motet.protocol.wire.ordered import Tag
 from motet.protocol.wire.snapshot import Waiting
+
+CARRY_BODIES = (MulticastData, UnicastData)
+MOST_LOST = 64  # frames of one request that are counted as lost
 
 Handler = Callable[[Address, Sequence[Frame], int], list[Effect]]
 FrameFailed = Callable[[bytes, Exception], None]
 
 
 class Timed(Protocol):
-    """A machine that waits for moments."""
+    """A machine with deadlines."""
 
     def tick(self, now: int) -> list[Effect]: ...
 
@@ -72,7 +78,7 @@ class Datagram(Effect):
 
     to: tuple[Address | Endpoint, ...]
     head: bytes
-    tail: bytes = b""  # follows the head at once; apart from it only so that nobody has to copy it
+    tail: bytes = b""  # Sent directly after the head; separate so that a large body need not be copied.
 
     @property
     def data(self) -> bytes:
@@ -81,7 +87,7 @@ class Datagram(Effect):
 
 @record
 class Announcement(Effect):
-    """Bytes for an IP multicast group."""
+    """Bytes to send to an IP multicast group."""
 
     to: IpMulticast
     data: bytes
@@ -109,7 +115,7 @@ class Member:
         self._others: tuple[Address, ...] = ()
         self._group = group_id(group)
         self._known: dict[int, Address] = {address.incarnation: address}
-        self._misaddressed: list[bytes] = []  # datagrams of this wake-up for another incarnation at our endpoint
+        self._misaddressed: list[bytes] = []  # Datagrams of this batch for another incarnation at this endpoint.
         self._delivery = Delivery(config.state_buffer_bytes, self.counters)
         self._snapshot_adapter = SnapshotAdapter.of(address, self.unicast, self.channel, config.snapshot, self.counters)
         self.snapshots = self._snapshot_adapter.machine
@@ -118,13 +124,16 @@ class Member:
             **dict.fromkeys(ORDERING_FRAMES, self._receive_order),
             **dict.fromkeys(UNICAST_FRAMES, self._receive_unicast),
         }
-        self._rest: Handler = self._receive_membership  # all other frames
+        self._rest: Handler = self._receive_membership  # Handles all other frames.
         self._of_the_channel: tuple[Handler, ...] = (self._receive_multicast, self._receive_order)
-        self._looped: list[Frame] = []  # what we sent to ourselves
-        self.on_frame_failed: FrameFailed | None = None  # told of errors in handling a datagram; None: they are raised
-        self._is_order_due = False  # something has come for the channel that was not put in order yet
+        self._looped: list[Frame] = []  # Frames that this member sent to itself.
+        self.frame_bytes = config.frame_bytes
+        self.segmentation = Segmentation(config.packet_bytes)
+        # Called on errors in handling a datagram; None: they are raised.
+        self.on_frame_failed: FrameFailed | None = None
+        self._is_order_due = False  # Frames of the channel have arrived since the last `_put_in_order`.
         self._is_paused = False
-        self._lacks_state = False  # as of the last view or state that was handed up
+        self._lacks_state = False  # As of the last view or state that was delivered.
         self._timed: list[Timed] = [self.unicast, self.channel, self.snapshots]
         self._membership: Membership | None = None
         if config.membership is not None:
@@ -137,7 +146,7 @@ class Member:
     # What the application asks for
 
     def start(self, now: int) -> list[Effect]:
-        """Look for the group; a view of our own comes first, and the group's follows."""
+        """Start to look for the group. The first view has only this member; the group's view follows."""
         self.snapshots.begin_view(self.view, lacks_state=False)
         return self._perform(self.channel.start(self.view, now) + self.membership.start(now), now)
 
@@ -150,11 +159,14 @@ class Member:
     def multicast_ordered(
         self, messages: Sequence[bytes], now: int, *, waits_for_primary: bool = True, port: int = Port.APP
     ) -> list[Effect]:
-        """Deliver these at all members in one order. In a view that is not primary they wait, unless told not to."""
+        """Deliver messages at all members in total order.
+
+        In a view that is not primary they wait, or raise NotPrimaryError if `waits_for_primary` is False.
+        """
         if self.channel.ordering is None:
             raise MisuseError("this member has no total order: give its MemberConfig an OrderingConfig")
         if port in UNCOUNTED:
-            raise MisuseError(f"messages of port {port} are for the members themselves, and are not ordered")
+            raise MisuseError(f"port {port} is for internal messages, which are never ordered; use another port")
         if not waits_for_primary and not self.view.is_primary:
             raise NotPrimaryError(
                 f"{self.view} is not primary: without a majority nothing can be ordered; wait for a primary view"
@@ -162,16 +174,16 @@ class Member:
         return self._perform(self.channel.send_ordered(messages, now, port), now)
 
     def append_tagged(self, tag: Tag, messages: Sequence[bytes], now: int, *, port: int = Port.APP) -> list[Effect]:
-        """The same for a unit that may be sent again, through anybody, and is in the log once."""
+        """Send an idempotent append: however often and through whichever member it is sent, the log has it once."""
         return self._perform(self.channel.send_tagged(tag, messages, now, port), now)
 
     def persisted(self, position: int, now: int) -> list[Effect]:
-        """The journal has the log up to here on its disk."""
+        """The journal has the log up to `position` on disk."""
         self.channel.persisted(position, now)
         return []
 
     def keep_log(self, *, is_caught_up: bool = True) -> None:
-        """A journal keeps our log, and has all of it; or a part is still to be fetched."""
+        """A journal keeps the log. It is caught up unless a part of it is still being fetched from other members."""
         if self.channel.ordering is not None:
             self.channel.ordering.keep(is_caught_up=is_caught_up)
 
@@ -179,15 +191,15 @@ class Member:
         return self._perform(self.unicast.sync(peer, now), now)
 
     def close(self, peer: Address, now: int) -> list[Effect]:
-        """Begin to close the unicast connections with `peer`; what is unacked is flushed first."""
+        """Begin to close the unicast connections with `peer`; unacked messages are flushed first."""
         return self._perform(self.unicast.close(peer, now), now)
 
     def close_receiver(self, peer: Address, now: int, *, remember: bool = True) -> list[Effect]:
-        """Drop the unicast receive window for `peer`; if it goes on sending, a SYNC brings the two in step again."""
+        """Drop the unicast receive window for `peer`; if it keeps sending, a SYNC opens a new one."""
         return self._perform(self.unicast.close_receiver(peer, now, remember=remember), now)
 
     def pause(self) -> None:
-        """The application is not ready for more: deliver nothing, and let the windows push back on the senders."""
+        """Deliver nothing until `resume`: the windows fill up, which applies back-pressure to the senders."""
         self._is_paused = True
         self.unicast.pause()
         self.channel.pause()
@@ -200,56 +212,56 @@ class Member:
         return self._perform(effects, now)
 
     def leave(self, now: int) -> list[Effect]:
-        """Sends that wait end with an error. With membership the effect `Left` tells when the others have let us go."""
+        """Leave the group and fail waiting messages. `Left` reports when the others have removed this member."""
         effects = self.snapshots.leave() + self.channel.leave(now)
         if self._membership is not None:
             effects += self._membership.leave(now)
         return self._perform(effects, now)
 
     def supply_state(self, view: ViewId, data: bytes, is_last: bool, now: int) -> list[Effect]:
-        """The application's answer to `ProvideState`, in as many pieces as it likes."""
+        """The application's answer to `ProvideState`, in any number of chunks."""
         return self._perform(self.membership.supply_state(view, data, is_last, now), now)
 
     def require_state(self, now: int) -> list[Effect]:
-        """The application cannot go on without the state where nobody has it: it waits for somebody who has."""
+        """The application needs the state: if no member has it, wait for one that does instead of starting without."""
         self.membership.require_state()
         return []
 
     def begin_state_anew(self, now: int) -> list[Effect]:
-        """Where nobody has the state: what our application holds now is the group's state from now on."""
+        """If no member has the state, declare this application's current state to be the group's state."""
         return self._perform(self.membership.begin_state_anew(now), now)
 
     def refuse_state(self, view: ViewId, reason: str, now: int) -> list[Effect]:
         return self._perform(self.membership.refuse_state(view, reason, now), now)
 
     def start_snapshot(self, now: int) -> tuple[SnapshotId, list[Effect]]:
-        """Record one consistent cut through the whole group; `SnapshotTaken` or `SnapshotFailed` ends it."""
+        """Start a global snapshot; `SnapshotTaken` or `SnapshotFailed` reports the outcome."""
         snapshot, effects = self.snapshots.start(now)
         return snapshot, self._perform(effects, now)
 
     def supply_snapshot_state(
         self, snapshot: SnapshotId, data: bytes, now: int, unsent: Sequence[Waiting] = ()
     ) -> list[Effect]:
-        """The application's answer to `RecordState`: its state at exactly that place among its deliveries.
+        """The application's answer to `RecordState`: its state at exactly that point among its deliveries.
 
-        `unsent`: what the application has sent before, as it believes, and a driver has not handed to us yet.
+        `unsent`: messages that the application had sent before and that the driver has not passed to the member yet.
         """
         return self._perform(self._snapshot_adapter.supply(snapshot, data, unsent, self.members, now), now)
 
     def refuse_snapshot_state(
         self, snapshot: SnapshotId, reason: str, now: int, *, is_transient: bool = False
     ) -> list[Effect]:
-        """The application cannot give its state, or not yet; the snapshot fails, and its initiator hears why."""
+        """The application cannot supply its state, or not yet: the snapshot fails with `reason` at its initiator."""
         return self._perform(self.snapshots.refuse(snapshot, reason, now, is_transient=is_transient), now)
 
-    # Views that are handed to us
+    # Views installed by the caller
 
     def learn(self, address: Address) -> None:
-        """Whoever is introduced can be heard; frames of anybody else are dropped."""
+        """Accept frames of this address; those of unknown incarnations are dropped."""
         self._known[address.incarnation] = address
 
     def forget(self, address: Address, now: int) -> list[Effect]:
-        """The process is gone for good: release whoever waits for it, and drop what is kept of it."""
+        """The process has ended: fail what waits for it, and drop its buffered frames."""
         if address == self.address or address in self.members:
             raise MisuseError(f"{address} is in the view; install a view without it first")
         return self._perform(self._remove_peer(address, now), now)
@@ -259,12 +271,12 @@ class Member:
         self._change_members(members)
         return self._perform(effects, now)
 
-    # What the driver brings
+    # Inputs from the driver
 
     def receive(self, datagrams: Sequence[bytes], now: int, sources: Sequence[Endpoint] | None = None) -> list[Effect]:
-        """All datagrams of one wake-up; runs of frames of one peer for one machine are handled as one batch.
+        """Handle all datagrams of one wake-up; consecutive frames of one peer for one machine form a batch.
 
-        `sources` says where each came from; it is needed only while `wants_sources`.
+        `sources` has the endpoint that each datagram came from; it is needed only while `wants_sources`.
         """
         effects: list[Effect] = []
         batch: list[Frame] = []
@@ -288,7 +300,7 @@ class Member:
         return effects + self._put_in_order(now) if self._is_order_due else effects
 
     def _ask_who_spoke(self, datagrams: Sequence[bytes], sources: Sequence[Endpoint], now: int) -> list[Effect]:
-        """Datagrams for an earlier incarnation of ours prove nothing, for they may be replayed; an answer would."""
+        """Probe the sources of datagrams for an earlier incarnation: those may be replayed, but an answer is not."""
         misaddressed, self._misaddressed = {id(datagram) for datagram in self._misaddressed}, []
         if not self.wants_sources:
             return []
@@ -325,13 +337,13 @@ class Member:
         report(datagram, error)
 
     def _handed_up(self) -> tuple[int, ...]:
-        """Grows with all that is handed to the application, or promised to it."""
+        """Counts that change whenever something is delivered or promised to the application."""
         counters, membership = self.counters, self._membership
         streams = (counters[Count.FRAME_DELIVERED], counters[Count.FRAME_ORDERED], counters[Count.VIEW_CHANGED])
         return (*streams, membership.handed_up) if membership is not None else streams
 
     def _put_in_order(self, now: int) -> list[Effect]:
-        """What came for the channel, from whomever, is put in order at once: before anything else, and at the end."""
+        """Advance the channel once for all of its frames in a batch, before frames of other machines are handled."""
         self._is_order_due = False
         return self._perform(self.channel.advance(now), now)
 
@@ -344,7 +356,7 @@ class Member:
         return self._perform(self.membership.not_found(source, now), now)
 
     def tick(self, now: int) -> list[Effect]:
-        """Whoever waits for this moment; most often that is one machine."""
+        """Tick the machines that are due; mostly that is one."""
         effects: list[Effect] = []
         for machine in self._timed:
             due = machine.next_deadline()
@@ -353,7 +365,7 @@ class Member:
         return self._perform(effects, now)
 
     def next_deadline(self) -> int | None:
-        """The driver may be woken before that in vain, but never too late."""
+        """When `tick` must be called next. It may be too early, which is harmless, but never too late."""
         first: int | None = None
         for machine in self._timed:
             due = machine.next_deadline()
@@ -362,11 +374,11 @@ class Member:
         return first
 
     def set_wall_clock(self, wall_ns: int, now: int) -> None:
-        """What the clock on the wall shows at `now`; it goes into the frames of the log, and nothing else."""
+        """Set the wall clock at `now`. It is used only for the timestamps of ordered frames."""
         if self.channel.ordering is not None:
             self.channel.ordering.wall_offset_ns = wall_ns - now
 
-    # What others may look at
+    # Queries
 
     @property
     def membership(self) -> Membership:
@@ -376,7 +388,7 @@ class Member:
 
     @property
     def wants_sources(self) -> bool:
-        """Whether `receive` needs to know where datagrams come from: until there is a group, to find the one before."""
+        """Whether `receive` needs the sources of datagrams: without a primary view, to find the group from before."""
         return self._membership is not None and not self._membership.view.is_primary
 
     @property
@@ -393,7 +405,7 @@ class Member:
 
     @property
     def durable_state(self) -> DurableState:
-        """What a journal that is always up to date would hand to the next life of this process."""
+        """The durable state that an up-to-date journal passes to the next incarnation of this process."""
         membership, ordering = self.membership, self.channel.ordering
         position, stable = (ordering.position, ordering.stable) if ordering is not None else (0, 0)
         earlier_incarnations = (*membership.chain, self.address.incarnation)
@@ -402,17 +414,17 @@ class Member:
 
     @property
     def producers(self) -> tuple[tuple[int, int], ...]:
-        """Of appends that can be repeated: the highest sequence of each producer, as the log stands."""
+        """The highest sequence of each producer of idempotent appends in the log."""
         return self.channel.ordering.producers if self.channel.ordering is not None else ()
 
     @property
     def append_bytes(self) -> int:
-        """How many bytes of messages and their lengths go into one append."""
+        """The largest idempotent append: the bytes of its messages, and a length for each."""
         return self.channel.ordering.append_bytes if self.channel.ordering is not None else 0
 
     @property
     def is_settled(self) -> bool:
-        """No view change is under way, as far as this member knows."""
+        """Whether no view change is in progress, as far as this member knows."""
         return self.membership.is_settled
 
     @property
@@ -435,7 +447,7 @@ class Member:
         if not isinstance(envelope, DecodedDatagram):
             self.counters[Count.DATAGRAM_REJECTED] += 1
             return None
-        if envelope.source == self._incarnation:  # what we send to ourselves never comes from the network
+        if envelope.source == self._incarnation:  # Frames to this member itself bypass the network.
             self.counters[Count.SOURCE_OURSELVES] += 1
             return None
         if envelope.destination != NOBODY and envelope.destination != self._incarnation:
@@ -453,13 +465,15 @@ class Member:
         return source, envelope.frame
 
     def _introduced(self, envelope: DecodedDatagram, sender: Address) -> tuple[Address, Frame] | None:
-        """A greeting says who its sender is; it must be the one that the datagram says."""
+        """A discovery frame contains its sender's address, which must match the source of the datagram."""
         if sender.incarnation != envelope.source or sender == self.address:
             self.counters[Count.FRAME_MISPLACED] += 1
             return None
         return sender, envelope.frame
 
     def _receive_multicast(self, source: Address, frames: Sequence[Frame], now: int) -> list[Effect]:
+        if self.segmentation.is_watching:
+            self._note_requests(source, frames)
         effects = self.channel.receive(source, frames, now)
         self._is_order_due = True
         if self._membership is not None:
@@ -475,8 +489,24 @@ class Member:
         return self.channel.receive_order(source, frames) + self._membership.heard(source, now)
 
     def _receive_unicast(self, source: Address, frames: Sequence[Frame], now: int) -> list[Effect]:
+        if self.segmentation.is_watching:
+            self._note_requests(source, frames)
         effects = self.unicast.receive(source, frames, now)
         return effects + self._membership.heard(source, now) if self._membership is not None else effects
+
+    def _note_requests(self, source: Address, frames: Sequence[Frame]) -> None:
+        """What is asked for again was lost; how large it is, its window knows."""
+        for frame in frames:
+            if isinstance(frame, MulticastXmitRequest) and frame.sender == self._incarnation:
+                self._note_lost(frame.ranges, lambda seqno: self.multicast.sender.window[seqno])
+            elif isinstance(frame, UnicastXmitRequest) and (connection := self.unicast.sender(source)) is not None:
+                self._note_lost(frame.ranges, connection.body)
+
+    def _note_lost(self, ranges: Ranges, body_of: Callable[[int], bytes | None]) -> None:
+        for first, last in limited(ranges, MOST_LOST):
+            for seqno in range(first, last + 1):
+                if (body := body_of(seqno)) is not None:
+                    self.segmentation.asked(len(body))
 
     def _receive_membership(self, source: Address, frames: Sequence[Frame], now: int) -> list[Effect]:
         effects: list[Effect] = []
@@ -491,17 +521,17 @@ class Member:
             self.channel.ordering.allow_fast_path(self._membership.is_well_heard(now))
         return effects
 
-    # Effects of the machines, carried on or made concrete
+    # Effects of the machines: routed to other machines, or turned into datagrams and messages
 
     def _perform(self, effects: list[Effect], now: int) -> list[Effect]:
-        """All that one input of one machine has led to. Only then does a snapshot know how far everything is."""
+        """Perform all effects of one input. Only then does a snapshot know how far every channel was delivered."""
         made = self._made(effects, now) if effects else []
         if self._looped:
             made += self._receive_own(now)
         return made + self._made(self._snapshot_adapter.settle(now), now) if self.snapshots.is_recording else made
 
     def _receive_own(self, now: int) -> list[Effect]:
-        """Unicast frames to ourselves take the way of all others, without the network."""
+        """Handle unicast frames to this member itself like all others, without the network."""
         made: list[Effect] = []
         for _ in steps("what this member sends to itself", MOST_SENDS):
             if not self._looped:
@@ -514,9 +544,12 @@ class Member:
         made: list[Effect] = []
         for effect in effects:
             if type(effect) is Transmit and effect.to.incarnation == self._incarnation:
-                if isinstance(effect.frame, UNICAST_FRAMES):  # of all others nobody but a forged cut makes us ask
+                # Only a forged cut can make a member request frames of any other kind from itself.
+                if isinstance(effect.frame, UNICAST_FRAMES):
                     self._looped.append(effect.frame)
             elif type(effect) is Transmit:
+                if type(effect.frame) in CARRY_BODIES:
+                    self.segmentation.sent(len(effect.frame.body), 1)  # type: ignore[attr-defined]
                 made.append(Datagram((effect.to,), *self._parts(effect.to.incarnation, effect.frame)))
             elif type(effect) is Broadcast:
                 made += self._broadcast(effect.frame, now)
@@ -529,7 +562,7 @@ class Member:
         return made
 
     def _make_concrete(self, effect: Effect, now: int) -> list[Effect]:
-        """What is not of every day."""
+        """Effects outside the hot path."""
         match effect:
             case Contact():
                 return [Datagram((effect.to,), *self._parts(NOBODY, effect.frame))]
@@ -557,6 +590,8 @@ class Member:
             return []
         if self._membership is not None:
             self._membership.spoke(now)
+        if type(frame) is MulticastData:
+            self.segmentation.sent(len(frame.body), len(self._others))
         return [Datagram(self._others, *self._parts(NOBODY, frame))]
 
     def _deliver(self, effect: Deliver, now: int) -> list[Effect]:
@@ -570,7 +605,7 @@ class Member:
         return self._made(self._snapshot_adapter.hand_up(delivered, now), now)
 
     def _deliver_buffered(self, now: int) -> list[Effect]:
-        """The state is here: what was delivered since follows it."""
+        """The state has arrived: deliver what was buffered during the transfer."""
         self._lacks_state, was_full = False, self._delivery.is_full
         self.snapshots.has_state()
         released = self._hand_up(self._delivery.take_buffered(), now)
@@ -579,9 +614,9 @@ class Member:
     # Views
 
     def _enter_view(self, installed: ViewInstalled, now: int) -> list[Effect]:
-        """Whoever is not in the view any more is gone, as far as unicast is concerned, until it comes back."""
+        """Install a view, and close the unicast connections of members that are no longer in it."""
         gone = [member for member in self.members if member not in installed.view]
-        self._delivery.retain((), Channel.MULTICAST, Channel.TOTAL)  # no message spans two views
+        self._delivery.retain((), Channel.MULTICAST, Channel.TOTAL)  # No message spans two views.
         was_full = self._delivery.is_full
         kept = self._end_buffering(installed, now)
         kept += self.snapshots.begin_view(installed.view, lacks_state=self._lacks_state)
@@ -591,7 +626,7 @@ class Member:
         return [*kept, installed, *self._made(effects, now)]
 
     def _end_buffering(self, installed: ViewInstalled, now: int) -> list[Effect]:
-        """What was kept back is in the state that comes with the view; if none comes, it is delivered after all."""
+        """Drop buffered deliveries, which the new view's state contains; without a state transfer, deliver them."""
         self._lacks_state = self.address.incarnation in installed.lacking
         kept = self._delivery.take_buffered()
         if not self._lacks_state:

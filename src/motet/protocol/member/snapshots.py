@@ -1,6 +1,6 @@
-"""Snapshots in the stack: what the channels deliver passes by here, and markers go into the channels from here.
+"""The adapter between snapshots and channels: deliveries are recorded on their way up, markers sent into the channels.
 
-Without membership there are no views to take a cut of, and nothing here does anything.
+Without membership there are no views, so no snapshot can be taken.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class SnapshotAdapter:
         return cls(local, unicast, channel, counters, Snapshots(local, config, counters))
 
     def hand_up(self, delivered: Iterable[Delivered], now: int) -> list[Effect]:
-        """What is for the application is recorded on its way; what is for the machine goes no further.
+        """Pass application messages on, recorded; messages of the snapshot protocol go to its machine only.
 
-        What has a position is in the log, whatever it says; nobody who keeps to the rules puts markers there.
+        An ordered message is passed on whatever its port: it has a position in the log, and markers are never ordered.
         """
         effects: list[Effect] = []
         for batch in delivered:
@@ -55,7 +55,7 @@ class SnapshotAdapter:
         return effects
 
     def _record(self, batch: Delivered, now: int) -> list[Effect]:
-        """Frame by frame: the recording of ordered ones ends behind one of them."""
+        """Record frame by frame, because the recording of ordered frames may end after any of them."""
         if batch.channel is not Channel.TOTAL or len(batch.bodies) < 2:
             return self.machine.record(batch.channel, batch.sender, batch.port, batch.messages, batch.first, now)
         effects: list[Effect] = []
@@ -69,14 +69,14 @@ class SnapshotAdapter:
         return self.machine.supply(snapshot, state, self._local_state(unsent, members, now), now)
 
     def settle(self, now: int) -> list[Effect]:
-        """Call when every effect that the machines have made so far has been looked at."""
+        """Call when all effects of the machines so far have been performed."""
         if not self.machine.is_recording:
             return []
         ordering = self.channel.ordering
         return self.machine.settle(ordering.delivered_ids() if ordering is not None else {}, now)
 
     def mark(self, effect: SendMarker, members: Iterable[Address], now: int) -> list[Effect]:
-        """Into every channel that begins here. Nothing is sent in between, so all of them are cut at one moment."""
+        """Send markers into all outgoing channels at once, with no other message in between."""
         effects = self.channel.mark(effect.data, now)
         for member in members:
             if member != self.local or effect.to_itself:
@@ -87,10 +87,10 @@ class SnapshotAdapter:
         try:
             return self.unicast.send(effect.to, (effect.data,), now, Port.SNAPSHOT)
         except TooManyPeersError:
-            self.counters[Count.CONNECTION_REFUSED] += 1  # whoever waits for it gives up in time
+            self.counters[Count.CONNECTION_REFUSED] += 1  # The initiator notices by its timeout.
             return []
 
-    # What a member tells of itself
+    # The local state of this member
 
     def _local_state(self, unsent: Sequence[Waiting], members: Iterable[Address], now: int) -> LocalState:
         ordering = self.channel.ordering
@@ -125,7 +125,7 @@ class SnapshotAdapter:
                 yield StreamWindow(StreamKind.UNICAST_FROM, name, window.low, window.delivered, window.high)
 
     def _held_back(self) -> Iterator[HeldBackFrame]:
-        """The hold-back queue, in its order."""
+        """The frames in the hold-back queue, in their order."""
         ordering = self.channel.ordering
         assert ordering is not None
         for one in sorted(ordering.queue, key=lambda pending: pending.key):

@@ -1,4 +1,4 @@
-"""Effects as trace events: the one place that knows both, used by the driver and by the simulator."""
+"""Converts effects to trace events, for the driver and the simulator alike."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from motet.protocol.ordering import AppendRepeated, RolledBack, StableAdvanced
 from motet.protocol.snapshot import RecordState, SnapshotFailed, SnapshotTaken
 from motet.protocol.wire.codec import kind_name
 
-# What a member does without an effect, and only counts.
+# What a member does without an effect is visible in its counters only.
 COUNTED = {
     Count.FRAME_RESENT: TraceKind.FRAME_RESENT,
     Count.MERGE_CANCELLED: TraceKind.MERGE_FAILED,
@@ -52,7 +52,7 @@ COUNTED = {
 
 
 def events_of(effect: Effect, member: Address, now: int) -> list[TraceEvent]:
-    """What an effect says, as events of `member` at `now`; nothing for what is of no interest to an onlooker."""
+    """The trace events for an effect of `member` at `now`; none for an internal effect."""
     local, kinds = trace_name(member), TraceKind
     match effect:
         case Datagram(to=to, data=data):
@@ -71,7 +71,7 @@ def events_of(effect: Effect, member: Address, now: int) -> list[TraceEvent]:
 
 
 def _delivered(effect: Delivered, local: str, now: int) -> list[TraceEvent]:
-    if not effect.messages:  # a fragment that ends no message
+    if not effect.messages:  # A fragment that completes no message.
         return []
     sender, channel = trace_name(effect.sender), effect.channel.value
     size, count = sum(map(len, effect.messages)), len(effect.messages)
@@ -155,7 +155,7 @@ def _peer(to: Address | Endpoint | None) -> str | None:
 
 
 class Tracer:
-    """Turns what goes into and comes out of one member into events. Whoever wants no trace has no Tracer."""
+    """Turns the inputs and outputs of one member into trace events. Without tracing there is no Tracer."""
 
     def __init__(self, member: Member, emit: Emit) -> None:
         self._member = member
@@ -173,7 +173,7 @@ class Tracer:
         self._record(TraceKind.FAULT, now, detail=what)
 
     def performed(self, effects: Iterable[Effect], now: int) -> None:
-        """What a member answered to one input; what it did without an effect shows in its counters."""
+        """Trace the effects of one input, and the counters that it changed."""
         for effect in effects:
             self.record_effect(effect, now)
         self.record_counters(now)
@@ -183,7 +183,7 @@ class Tracer:
             self._emit(event)
 
     def received(self, data: bytes, now: int, source: Address | Endpoint | None = None) -> None:
-        """A plain datagram, before the member sees it."""
+        """Trace an unsealed datagram, before the member handles it."""
         event = TraceEvent(
             now, self._local, TraceKind.DATAGRAM_RECEIVED, _peer(source), size=len(data), detail=kind_name(data)
         )

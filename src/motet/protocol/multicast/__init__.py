@@ -1,4 +1,4 @@
-"""Reliable multicast on a fixed ring window, after the seed `mcast.txt`."""
+"""Reliable multicast on a fixed ring window, after the JGroups design note MCAST."""
 
 from motet.protocol.multicast.config import MulticastConfig
 from motet.protocol.multicast.machine import Multicast

@@ -1,9 +1,9 @@
-"""Reliable multicast: our own stream and those of all other members of the view.
+"""Reliable multicast: the own stream and those of all other members of the view.
 
 docs/design/multicast.md has the frames, the rules per event, and the invariants.
 
-Invariants: one receiver per other member of the view, none for anybody else; at most `early_frames` frames are kept of
-senders that are not in the view yet; `_repaired` holds at most one window of seqnos per stream.
+Invariants: one receiver per other member of the view, none for anybody else; at most `early_frames` frames of later
+views are buffered; `_repaired` has at most one window of seqnos per stream.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ class Multicast:
         self._receivers: dict[Address, MulticastReceiver] = {}
         self._members: dict[int, Address] = {local.incarnation: local}
         self._early: dict[Address, dict[int, MulticastData]] = {}
-        self._repaired: dict[tuple[int, int], tuple[Address | None, int]] = {}  # last answer: to whom (None: all), when
+        self._repaired: dict[
+            tuple[int, int], tuple[Address | None, int]
+        ] = {}  # The last repair of a frame: to whom (None: all), and when.
         self._is_paused = False
         self._has_left = False
 
@@ -50,19 +52,19 @@ class Multicast:
         if self._sender.waiting_bytes > self._config.backlog_bytes and port not in UNCOUNTED:
             waiting = self._sender.waiting_bytes
             raise BacklogFullError(
-                f"{waiting} bytes wait for window space already; wait for Admitted before sending more"
+                f"{waiting} bytes already wait for window space; wait for Admitted before sending more"
             )
         return self._sender.send(messages, now, is_paused=self._is_paused, port=port) if messages else []
 
     def leave(self, now: int) -> list[Effect]:
-        """Sends that wait end with an error; what is in the window can still be repaired."""
+        """Fail messages that wait for window space; frames in the window can still be repaired."""
         self._has_left = True
         return self._sender.fail(
             LeftGroupError("the member left the group before the window had space for this message")
         )
 
     def pause(self) -> None:
-        """The application takes nothing for now; windows fill and senders wait."""
+        """Deliver nothing until `resume`: the windows fill up, which applies back-pressure to the senders."""
         self._is_paused = True
 
     def resume(self, now: int) -> list[Effect]:
@@ -72,15 +74,15 @@ class Multicast:
             effects += receiver.settle(now, is_paused=False)
         return effects
 
-    # What membership says
+    # Views
 
     def install_view(self, members: Sequence[Address], digest: Mapping[Address, int], now: int) -> list[Effect]:
-        """Go on with exactly these members. A member that is new to us needs its entry in the digest."""
+        """Continue with exactly these members. Each new member needs an entry in the digest."""
         if self._local not in members:
             raise MisuseError(f"{self._local} is not in the view that it is asked to install")
         unknown = [m for m in members if m != self._local and m not in self._receivers and m not in digest]
         if unknown:
-            raise MisuseError(f"the digest has no entry for {', '.join(map(str, unknown))}, who are new in this view")
+            raise MisuseError(f"the digest has no entry for {', '.join(map(str, unknown))}, new in this view; add one")
         self._members = {member.incarnation: member for member in members}
         self._merge_receivers(members, digest)
         self._budget.retain({member for member in members if member != self._local})
@@ -93,15 +95,15 @@ class Multicast:
             effects += receiver.settle(now, is_paused=self._is_paused)
         return effects
 
-    # A flush: what membership asks for when a view ends
+    # A flush, which membership drives when a view ends
 
     def freeze(self) -> dict[Address, DigestEntry]:
-        """Stop sending and delivering in this view. The answer says, per stream, what we hold without a gap."""
+        """Stop sending and delivering in this view. Returns, per stream, what was received without a gap."""
         own = {self._local: self._sender.freeze()}
         return own | {member: receiver.freeze() for member, receiver in self._receivers.items()}
 
     def fetch(self, cut: Mapping[Address, Cut[Address]], now: int) -> list[Effect]:
-        """Get everything up to the cut of each stream."""
+        """Request everything up to the cut of each stream."""
         effects: list[Effect] = []
         for sender, end in cut.items():
             if sender in self._receivers:
@@ -117,13 +119,13 @@ class Multicast:
         )
 
     def is_within(self, cut: Mapping[Address, Cut[Address]]) -> bool:
-        """Nothing of any stream was handed up beyond the cut, and our own does not go on behind it."""
+        """Whether no stream was delivered beyond the cut, and nothing beyond it was sent on the own stream."""
         reached = {self._local: self._sender.window.high}
         reached |= {member: receiver.window.delivered for member, receiver in self._receivers.items()}
         return all(reached[sender] <= end.seqno for sender, end in cut.items() if sender in reached)
 
     def thaw(self, now: int) -> list[Effect]:
-        """The flush was called off: go on in the same view."""
+        """The flush was aborted: continue in the same view."""
         for receiver in self._receivers.values():
             receiver.thaw()
         effects = self._sender.thaw(now, is_paused=self._is_paused)
@@ -132,9 +134,9 @@ class Multicast:
         return effects
 
     def end_view(self, cut: Mapping[Address, Cut[Address]]) -> list[Effect]:
-        """Deliver the rest of the old view. Nothing is kept for repair: whoever goes on has it all."""
+        """Deliver the rest of the old view. Nothing is kept for repair, because every survivor has all of it."""
         if not self.is_complete(cut):
-            raise MisuseError("the cut is not held yet; fetch it before the view ends")
+            raise MisuseError("frames up to the cut are missing; fetch them before the view ends")
         effects = self._sender.deliver_rest()
         for sender, receiver in self._receivers.items():
             effects += receiver.deliver_rest(cut[sender].seqno if sender in cut else receiver.window.delivered)
@@ -144,7 +146,7 @@ class Multicast:
     def begin_view(
         self, members: Sequence[Address], digest: Mapping[Address, int], now: int, tag: int = 0
     ) -> list[Effect]:
-        """Install the view that follows an ended one, and let go what waited for it. `tag` names it in frames."""
+        """Install the view after an ended one and send what waited for it. `tag` names the view in frames."""
         self._sender.restart_acks(members)
         self._sender.view = tag
         ours = {self._local: self._sender.window.high}
@@ -152,11 +154,11 @@ class Multicast:
         return effects + self._sender.thaw(now, is_paused=self._is_paused)
 
     def forget(self, address: Address) -> None:
-        """The process is gone for good: what was kept for a view with it is of no use."""
+        """The process has ended: drop what was buffered for a later view with it."""
         self._early.pop(address, None)
 
     def undelivered(self, cut: Mapping[Address, Cut[Address]]) -> Iterator[tuple[Address, bytes]]:
-        """What is held of each stream up to the cut, and not handed up yet; ours up to its end."""
+        """The bodies of each stream that are not delivered yet, up to the cut; of the own stream, up to its end."""
         ends = {self._local: self._sender.window.high} | {sender: end.seqno for sender, end in cut.items()}
         windows = {self._local: self._sender.window} | {m: r.window for m, r in self._receivers.items()}
         for sender, window in windows.items():
@@ -165,15 +167,15 @@ class Multicast:
                     yield sender, body
 
     def pump(self, now: int) -> list[Effect]:
-        """Send what waits, ours and the rider's, as far as the window allows."""
+        """Send waiting bodies, plain and piggybacked ones, as far as the window allows."""
         return self._sender.pump(now, is_paused=self._is_paused)
 
     def digest(self) -> dict[Address, DigestEntry]:
-        """What we know at first hand of every stream, ours included."""
+        """What this member itself has received of every stream, including its own."""
         windows = {self._local: self._sender.window} | {m: r.window for m, r in self._receivers.items()}
         return {member: DigestEntry(w.low, w.delivered, w.high) for member, w in windows.items()}
 
-    # What the network brings
+    # Frames from the network
 
     def receive(self, source: Address, frames: Sequence[Frame], now: int) -> list[Effect]:
         """One batch of frames from one peer."""
@@ -202,7 +204,7 @@ class Multicast:
                 first = due
         return first
 
-    # What others may look at
+    # Queries
 
     @property
     def sender(self) -> MulticastSender:
@@ -213,7 +215,7 @@ class Multicast:
 
     @property
     def buffered_frames(self) -> int:
-        """How many frames are in memory, for the bound: members * capacity + early_frames."""
+        """The frames in memory, bounded by members * capacity + early_frames."""
         windows = [self._sender.window] + [receiver.window for receiver in self._receivers.values()]
         return sum(window.occupied for window in windows) + sum(map(len, self._early.values()))
 
@@ -240,7 +242,7 @@ class Multicast:
             return
         receiver = self._receivers.get(sender)
         if frame.view != self._sender.view and sender != self._local:
-            self._buffer_early(sender, frame)  # perhaps of the view that comes next
+            self._buffer_early(sender, frame)  # It may belong to the next view, which its sender has installed already.
         elif receiver is not None:
             if receiver not in touched:
                 touched.append(receiver)
@@ -259,9 +261,9 @@ class Multicast:
         return receiver
 
     def _on_request(self, source: Address, frame: MulticastXmitRequest, now: int) -> list[Effect]:
-        """Answer with what we hold; for what is gone say so, so that nobody asks for ever.
+        """Answer a retransmission request. For purged frames say so, so that the requests end.
 
-        Whoever is not in our view gets no frame of it, but may hear that what it misses is gone.
+        A process outside the view gets no frame of it, but is told that what it misses is purged.
         """
         holder = self._holder(frame.sender)
         if holder is None:
@@ -284,7 +286,7 @@ class Multicast:
         return effects + self._repair_all(source, wanted, now)
 
     def _repair_all(self, source: Address, wanted: Sequence[MulticastData], now: int) -> list[Effect]:
-        """As far as the budget allows; what it does not allow is asked for again."""
+        """Repair as far as the budget allows; the peer asks again for the rest."""
         effects: list[Effect] = []
         left = self._config.repair_bytes
         for done, frame in enumerate(wanted):
@@ -304,7 +306,7 @@ class Multicast:
         return self._sender if member == self._local else self._receivers.get(member) if member else None
 
     def _goes_to_all(self, source: Address, frame: MulticastData, now: int) -> bool | None:
-        """To the asker alone; to all when a second one asks within a round trip; None when all just got it."""
+        """Repair by unicast; by multicast if a second member asks within a round trip; None if all got it by now."""
         last_to, last_at = self._repaired.get((frame.sender, frame.seqno), (source, now))
         is_recent = now - last_at < self._round_trip.timeout_ns
         return None if is_recent and last_to is None else is_recent and last_to != source
@@ -328,10 +330,10 @@ class Multicast:
             return []
         return self._receivers[sender].purged(frame.low)
 
-    # Views
+    # Receivers
 
     def _merge_receivers(self, members: Sequence[Address], digest: Mapping[Address, int]) -> None:
-        """Seed merge: our own entry is never overwritten; another's window is kept when it is ahead, else reset."""
+        """Apply a digest (JGroups note MERGE): keep the own entry; keep another window if ahead, else reset it."""
         receivers: dict[Address, MulticastReceiver] = {}
         for member in members:
             if member == self._local:
@@ -347,7 +349,7 @@ class Multicast:
         self._receivers = receivers
 
     def _share_sockets(self, members: int) -> None:
-        """What fits into a socket is for all senders of the view; a quarter of a share is acked at once."""
+        """Divide the socket buffer among the senders of the view; a quarter of a share triggers an ack at once."""
         share = self._config.share(members)
         self._sender.share = share
         for receiver in self._receivers.values():
@@ -361,7 +363,7 @@ class Multicast:
         self._early.setdefault(sender, {})[frame.seqno] = frame
 
     def _insert_early(self, members: Sequence[Address]) -> None:
-        """Frames that came before the view that explains them. Those of strangers are dropped with the view."""
+        """Insert frames that arrived before their view was installed; drop those of any other view."""
         for member in members:
             for frame in self._early.get(member, {}).values():
                 if member in self._receivers and frame.view == self._sender.view:

@@ -1,9 +1,9 @@
 """Reliable multicast, receiving half: the stream of one other member.
 
-    low = stable, nobody will need it from us      delivered = handed up      high = highest received
+    low = stable, so no survivor will request it      delivered = delivered here      high = highest received
 
-What was delivered is kept until the sender says that it is stable, so that any survivor can hand it on if the sender
-crashes. Invariant: every seqno up to window.delivered was handed up exactly once, and an ack never names more.
+Delivered frames are kept until the sender announces that they are stable, so that any survivor can repair them if the
+sender crashes. Invariant: every seqno up to window.delivered was delivered exactly once, and no ack exceeds it.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ class MulticastReceiver:
     ) -> None:
         self.sender = sender
         self.window: RingWindow[bytes] = RingWindow(config.capacity, offset)
-        self._limit: int | None = None  # during a flush: what lies beyond may belong to the next view
-        self._ask = sender  # who repairs the stream: its sender, or during a flush one who holds what it sent
-        self._goal: Cut[Address] | None = None  # during a flush: where we have to get
-        self._stable = offset  # all of the view have delivered up to here; a small window may have let go of more
-        self.view = 0  # names the view in every frame that we hand on
-        self._purged = 0  # the sender told us that it has nothing left up to here
+        self._limit: int | None = None  # During a flush, the last seqno that may be delivered in this view.
+        self._ask = sender  # Who repairs the stream: its sender, or during a flush the holder of the cut.
+        self._goal: Cut[Address] | None = None  # During a flush, the cut to reach.
+        self._stable = offset  # All members of the view have delivered up to here; a small window may purge more.
+        self.view = 0  # Names the view in frames that are retransmitted from here.
+        self._purged = 0  # The sender has purged everything up to here.
         self._config = config
         self._counters = counters
         self._round_trip = round_trip
         self._budget = budget
         self._gaps = GapWatch(self.window, round_trip, config.repair_burst)
-        self.ack_threshold = config.ack_threshold  # so many deliveries are acked at once
-        self._since_ack = 0  # frames delivered since the last ack
+        self.ack_threshold = config.ack_threshold  # Deliveries that trigger an ack at once.
+        self._since_ack = 0  # Frames delivered since the last ack.
         self._owes_ack = False
         self._ack_due: int | None = None
 
     @property
     def is_behind_purge_point(self) -> bool:
-        """The sender has purged what we miss."""
+        """Whether the sender has purged frames that are missing here."""
         return self.window.delivered < self._purged
 
     def data(self, frame: MulticastData) -> None:
-        """Put one frame in. Call `settle` after the last one of a batch."""
+        """Insert one frame. Call `settle` after the last one of a batch."""
         if frame.stable > self.window.low or frame.stable > self._stable:
             self._learn_stable(frame.stable)
         if self.window.offer(frame.seqno, frame.body):
@@ -66,17 +66,17 @@ class MulticastReceiver:
             self._counters[Count.FRAME_OUTSIDE_WINDOW] += 1
         else:
             self._counters[Count.FRAME_DUPLICATE] += 1
-            self._owes_ack = True  # the sender would not repeat itself had it heard our ack
+            self._owes_ack = True  # The sender repeats a frame only if it has not received the ack.
 
     def highest(self, frame: Highest) -> None:
-        """The tail notice: ask if we miss it, ack again if we have it and the sender does not know."""
+        """Last-seqno announcement: request what is missing, and ack again if the sender lacks the ack."""
         self._learn_stable(frame.stable)
         self._gaps.claim(frame.seqno)
         if frame.stable < frame.seqno:
             self._owes_ack = True
 
     def purged(self, low: int) -> list[Effect]:
-        """Nobody can give us what we miss up to `low`. Skipping it would be a silent gap, so we stop and say so."""
+        """Missing frames up to `low` cannot be repaired. Skipping them would be a silent gap, so stop and report it."""
         was_behind_purge_point = self.is_behind_purge_point
         self._purged = max(self._purged, low)
         if was_behind_purge_point or not self.is_behind_purge_point:
@@ -85,15 +85,15 @@ class MulticastReceiver:
         return [BehindPurgePoint(self.sender, low)]
 
     def reset(self, seqno: int) -> None:
-        """A digest tells where to go on; what we hold beyond it is kept."""
+        """Continue from the digest's seqno; frames received beyond it are kept."""
         self.window.advance(seqno)
         self._stable = max(self._stable, seqno)
 
     def discard_view(self) -> None:
-        """The view has ended: whoever goes on has delivered all that we have.
+        """The view has ended, and every survivor has delivered what is in the window, so drop it.
 
-        Frames of the next view say so and are kept elsewhere. What lies beyond the cut was sent in this one by somebody
-        who goes on in another.
+        Frames of the next view are tagged with it and buffered elsewhere. Frames beyond the cut were sent in the old
+        view by a member that continues in a different view.
         """
         self.window.purge(self.window.delivered)
         self.window.forget_undelivered()
@@ -107,26 +107,26 @@ class MulticastReceiver:
     # A flush
 
     def freeze(self) -> DigestEntry:
-        """Hand up nothing beyond what we report now, until a cut says how far everybody goes.
+        """Deliver nothing beyond what is reported now, until the cut is known.
 
-        Frozen again by another coordinator, we report no more than before, or than the cut of its predecessor: what
-        came since may be of the next view.
+        If another coordinator freezes the view again, report no more than before and no more than the cut of its
+        predecessor: frames that arrived since may belong to the next view.
         """
         contiguous = self.window.contiguous
         self._limit = contiguous if self._limit is None else min(self._limit, contiguous)
         return DigestEntry(self._stable, self.window.delivered, self._limit)
 
     def fetch(self, cut: Cut[Address], now: int) -> None:
-        """Go for the cut: what is stable makes room, and its holder is asked, at once, instead of the sender."""
+        """Fetch frames up to the cut: purge what is stable to make space, and request the rest from the holder."""
         self._limit = cut.seqno
         self._ask = cut.holder
         self._goal = cut
         self._purged = 0
-        self._make_room(cut)
+        self._make_space(cut)
         self._gaps.poll_now(cut.seqno, now)
 
-    def _make_room(self, cut: Cut[Address]) -> None:
-        """A window smaller than the sender's must let go of more than is stable, or it would never get there."""
+    def _make_space(self, cut: Cut[Address]) -> None:
+        """A window smaller than the sender's must purge more than is stable, or it could never reach the cut."""
         self.window.purge(max(cut.stable, cut.seqno - self.window.capacity))
 
     def thaw(self) -> None:
@@ -134,28 +134,28 @@ class MulticastReceiver:
         self._ask = self.sender
 
     def deliver_rest(self, cut: int) -> list[Effect]:
-        """The last deliveries of the old view, whether the application is ready or not: a view waits for nobody."""
+        """Deliver the rest of the old view even while deliveries are paused: a view change must not wait for them."""
         self._limit = cut
         effects = self._deliver()
         self.thaw()
         return effects
 
     def settle(self, now: int, *, is_paused: bool) -> list[Effect]:
-        """End of a batch: deliver, ack when enough was delivered or an ack is owed, watch the gaps.
+        """End a batch: deliver, send an ack if one is due, and watch for gaps.
 
-        On the way to a cut we deliver even to an application that takes nothing: the view that follows waits for it,
-        and a small window gets there in several steps.
+        While fetching up to a cut, deliver even if deliveries are paused: the next view waits for the cut, and a small
+        window reaches it in several steps.
         """
         effects: list[Effect] = []
         if not is_paused or self._goal is not None:
             effects += self._deliver()
         if self._goal is not None:
-            self._make_room(self._goal)
+            self._make_space(self._goal)
         if self._owes_ack or self._since_ack >= self.ack_threshold:
             effects += self._send_ack()
         elif self._since_ack and self._ack_due is None:
             self._ack_due = now + self._config.xmit_interval_ns
-        if self.window.delivered >= self._purged:  # not stranded
+        if self.window.delivered >= self._purged:  # Requests are futile behind the purge point.
             self._gaps.settle(now)
         return effects
 

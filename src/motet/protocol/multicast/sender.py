@@ -1,4 +1,4 @@
-"""Reliable multicast, sending half: our own stream, which is also our own receive window (the seed's send-window).
+"""Reliable multicast, sending half: the own stream, whose window is also the receive window for own messages.
 
     low = acked by every member of the view      delivered = handed to our own application      high = highest sent
 
@@ -25,13 +25,13 @@ from motet.protocol.wire.frames import Highest, MulticastData
 
 
 class Piggyback(Protocol):
-    """Another source of bodies for our stream. Total order is one."""
+    """A second source of bodies for the own stream; total order implements it."""
 
     def next_body(self, now: int) -> bytes | None:
-        """What goes into the next frame; None when there is nothing."""
+        """The body of the next frame; None when nothing waits."""
 
     def attach(self, body: bytes, now: int) -> bytes:
-        """A body of ours is about to leave: something may ride on it."""
+        """Called before a body is sent; may return it with piggybacked data."""
 
 
 class MulticastSender:
@@ -45,9 +45,9 @@ class MulticastSender:
     ) -> None:
         self.window: RingWindow[bytes] = RingWindow(config.capacity)
         self.acks: AckTable[Address] = AckTable({local: 0})
-        self.share = config.share(1)  # frames that may be under way; at most what the window holds
+        self.share = config.share(1)  # Frames that may be in flight; at most the window's capacity.
         self.accepted = self.admitted = 0
-        self.due: int | None = None  # when to tell the group our highest seqno, for a tail that may be lost
+        self.due: int | None = None  # When to announce the last seqno, in case the end of the stream was lost.
         self._local = local
         self._config = config
         self._counters = counters
@@ -56,11 +56,11 @@ class MulticastSender:
         self._backlog = Backlog(config.body_bytes, packs=config.packs)
         self.piggyback: Piggyback | None = None
         self.view = 0  # names the view in every frame
-        self._is_piggyback_turn = False  # frames of ours and of the rider take turns
-        self._is_frozen = False  # a flush is under way: what is accepted waits for the next view
-        self._announced = 0  # the stable seqno that the group was last told
+        self._is_piggyback_turn = False  # Plain bodies and those of `piggyback` alternate.
+        self._is_frozen = False  # During a flush, accepted messages wait for the next view.
+        self._announced = 0  # The stable seqno that was last announced.
         self._attempt = 0
-        self._noticed_at: int | None = None  # when the only tail notice left; its ack measures the round trip
+        self._noticed_at: int | None = None  # When the only last-seqno announcement was sent; its ack is an RTT sample.
 
     @property
     def waiting_bytes(self) -> int:
@@ -68,7 +68,7 @@ class MulticastSender:
 
     @property
     def has_marker_waiting(self) -> bool:
-        """Something waits that our rider must not overtake."""
+        """A snapshot marker waits that no ordered frame may overtake."""
         return self._backlog.uncounted > 0
 
     @property
@@ -85,16 +85,16 @@ class MulticastSender:
         return self.pump(now, is_paused=is_paused)
 
     def pump(self, now: int, *, is_paused: bool) -> list[Effect]:
-        """Fill the window from the backlog and deliver our own part, until neither makes room for the other."""
+        """Fill the window from the backlog and deliver own messages, until neither frees space for the other."""
         effects: list[Effect] = []
         admitted = self.admitted
-        has_room = True
-        while has_room:
+        has_space = True
+        while has_space:
             effects += self._fill(now)
-            was_full = self._is_full  # if not, nothing is left to be sent
+            was_full = self._is_full  # If it is not full now, nothing is left to send.
             delivered = [] if is_paused else self._deliver_own()
             effects += delivered
-            has_room = was_full and bool(delivered) and not (self._is_full or self._is_frozen)
+            has_space = was_full and bool(delivered) and not (self._is_full or self._is_frozen)
         if self.admitted > admitted:
             effects.append(Admitted(Channel.MULTICAST, None, self.admitted))
         return effects
@@ -113,12 +113,12 @@ class MulticastSender:
         return self._purge(now, is_paused=is_paused) if after > before else []
 
     def retain(self, members: Iterable[Address], joined_at: int, now: int, *, is_paused: bool) -> list[Effect]:
-        """A new view: those who left no longer hold us back; those who joined have acked up to `joined_at`."""
+        """A new view: the acks of former members no longer count; joiners have acked up to `joined_at`."""
         self.acks.retain(members, max(joined_at, self.window.low))
         return self._purge(now, is_paused=is_paused)
 
     def freeze(self) -> DigestEntry:
-        """Send nothing new in this view; what waits goes out in the next one."""
+        """Send nothing new in this view; waiting messages are sent in the next one."""
         self._is_frozen = True
         return DigestEntry(self.window.low, self.window.delivered, self.window.high)
 
@@ -127,22 +127,22 @@ class MulticastSender:
         return self.pump(now, is_paused=is_paused)
 
     def deliver_rest(self) -> list[Effect]:
-        """The end of the old view: whoever goes on has all that we sent."""
+        """The end of the old view: every survivor has all frames of the own stream."""
         effects = self._deliver_own()
         self.restart_acks((self._local,))
         return effects
 
     def restart_acks(self, members: Iterable[Address]) -> None:
-        """All of them have acked all that we sent, so nothing is kept for repair.
+        """All members have everything that was sent, so nothing is kept for repair.
 
-        No message spans two views: those who come in would miss its beginning. What is not out yet begins again.
+        No message spans two views, because joiners would miss its beginning: a message sent in part starts over.
         """
         self._backlog.rewind()
         self.window.advance(self.window.high)
         self.acks = AckTable(dict.fromkeys(members, self.window.high))
 
     def fail(self, error: Exception) -> list[Effect]:
-        """Give up what still waits. It never got a seqno, so it leaves no gap."""
+        """Fail waiting messages. They have no seqnos yet, so this leaves no gap."""
         self._backlog.clear()
         first, last = self.admitted + 1, self.accepted
         self.accepted = self.admitted
@@ -164,7 +164,7 @@ class MulticastSender:
         return [Broadcast(Highest(self.window.high, self.window.low, self.view))]
 
     def repaired(self) -> None:
-        """An ack that comes now may have waited for a repair, and answers no notice (Karn's rule)."""
+        """A frame was resent, so an ack may answer the repair and is no RTT sample (Karn's rule)."""
         self._noticed_at = None
 
     def frame(self, seqno: int) -> MulticastData | None:

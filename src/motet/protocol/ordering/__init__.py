@@ -1,4 +1,4 @@
-"""Total order: every member delivers the same messages in the same order (seed `isis-total-order.md`)."""
+"""Total order: every member delivers the same messages in the same order, by the ISIS algorithm (ABCAST)."""
 
 from motet.protocol.ordering.config import OrderingConfig
 from motet.protocol.ordering.dissemination import PlainStream

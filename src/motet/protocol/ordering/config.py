@@ -1,4 +1,4 @@
-"""What can be set about total order."""
+"""The settings of total order."""
 
 from __future__ import annotations
 
@@ -11,34 +11,39 @@ from motet.protocol.core.units import MILLISECOND, SECOND
 from motet.protocol.wire.ordered import HEADER, NUMBER, PROPOSAL, TAG
 
 RUN_BYTES = 24
-RUNS_OVERHEAD = 26  # the view id, the length of the list, and whose frames they are about
-_HEADER_BYTES = HEADER.size + TAG.size + PROPOSAL.size  # what stands before the numbers that ride on a frame
-MOST_IN_FLIGHT = 4096  # frames of one sender that are held back here; no member that behaves has more under way
+RUNS_OVERHEAD = 26  # The view id, the number of runs, and the sender that the proposals are for.
+_HEADER_BYTES = HEADER.size + TAG.size + PROPOSAL.size  # What precedes piggybacked sequence numbers.
+MOST_IN_FLIGHT = 4096  # Frames of one sender in the hold-back queue; a correct sender has no more in flight.
 
 
 @dataclass(frozen=True, slots=True)
 class OrderingConfig:
-    body_bytes: int = 60_000  # the largest body, numbers that ride along included
-    strategy: str = "window"  # rides on the reliable multicast; "continuous": the seed's sender on plain datagrams
-    window: int = 64  # frames of ours that may be under way without being delivered
-    in_flight_limit: int = 1024  # frames of ours that others may not have delivered yet; bounds their hold-back queues
-    backlog_bytes: int = 32 << 20  # accepted but waiting; once beyond it, `send` refuses
-    ask_ns: int = 50 * MILLISECOND  # proposals that are late are asked for after this, then half as often
-    progress_ns: int = 10 * MILLISECOND  # how often members tell how far they are, while that changes
-    most_piggybacks: int = 64  # final numbers that ride on one frame; more make a frame of their own
-    fast_path_members: int = (
-        0  # up to so many members all are told proposals when little is under way; 0: the sender alone
-    )
-    piggyback_wait_ns: int = 5 * MILLISECOND  # final numbers that all know already wait so long for a frame to ride on
-    waits_for_disk: bool = False  # others hear only of what is on our disk: then stable is, at every member
-    packs: bool = True  # messages that wait share a frame; False: each has a frame of its own
+    body_bytes: int = 60_000  # The largest body, piggybacked sequence numbers included.
+    # "window" sends DATA and SEQ through the reliable multicast. "continuous" sends them as plain datagrams and resends
+    # each until all members have acknowledged it.
+    strategy: str = "window"
+    window: int = 64  # Own frames that may be in flight, that is sent and not yet delivered here.
+    # Own frames that other members may not have delivered yet. It bounds the hold-back queue of the slowest member.
+    in_flight_limit: int = 1024
+    backlog_bytes: int = 32 << 20  # Accepted messages that wait to be sent; beyond it `send` raises.
+    ask_ns: int = 50 * MILLISECOND  # Missing proposals are requested after this, and every 100 ms from then on.
+    progress_ns: int = 10 * MILLISECOND  # Interval of progress reports while the log advances.
+    most_piggybacks: int = 64  # Agreed sequence numbers piggybacked on one frame; the rest follow on later frames.
+    # Views of up to this many members broadcast proposals while lightly loaded, which saves one message delay. 0
+    # disables it: then only the sender of a frame receives the proposals.
+    fast_path_members: int = 0
+    # How long agreed sequence numbers that all members know from the fast path wait for a frame to piggyback on.
+    piggyback_wait_ns: int = 5 * MILLISECOND
+    # Report only what is on the local disk as progress; then a stable message is on every member's disk.
+    waits_for_disk: bool = False
+    packs: bool = True  # Waiting messages share a frame; if False, each message gets its own frame.
 
     def __post_init__(self) -> None:
         require_between("body_bytes", self.body_bytes, 2 * MIN_BODY_BYTES, MAX_DATAGRAM_BYTES)
         require_between("window", self.window, 1, MOST_IN_FLIGHT)
         require_between("in_flight_limit", self.in_flight_limit, self.window, MOST_IN_FLIGHT)
         if self.strategy not in ("window", "continuous"):
-            raise ConfigError(f"carrier is {self.strategy!r}; allowed are 'window' and 'continuous'")
+            raise ConfigError(f"strategy is {self.strategy!r}; allowed are 'window' and 'continuous'")
         require_between("backlog_bytes", self.backlog_bytes, 1, 1 << 40)
         require_between("ask_ns", self.ask_ns, MILLISECOND, 60 * SECOND)
         require_between("progress_ns", self.progress_ns, MILLISECOND, 60 * SECOND)
@@ -48,16 +53,16 @@ class OrderingConfig:
 
         if self.body_bytes - self.piggyback_bytes < MIN_BODY_BYTES:
             raise ConfigError(
-                f"most_piggybacks is {self.most_piggybacks}: that leaves no room in a body of {self.body_bytes} bytes; "
+                f"most_piggybacks = {self.most_piggybacks} leaves no space in a body of {self.body_bytes} bytes; "
                 f"allowed are at most {(self.body_bytes - MIN_BODY_BYTES - _HEADER_BYTES) // NUMBER.size}"
             )
 
     @property
     def most_runs(self) -> int:
-        """So many runs of proposals go into one datagram: it must not be larger than one of data."""
+        """The most runs of proposals in one datagram, so that it is no larger than a data frame."""
         return max(1, (self.body_bytes - RUNS_OVERHEAD) // RUN_BYTES)
 
     @property
     def piggyback_bytes(self) -> int:
-        """What the numbers that ride on a frame may take of it."""
+        """The bytes of a body that piggybacked sequence numbers may take."""
         return _HEADER_BYTES + self.most_piggybacks * NUMBER.size

@@ -1,12 +1,13 @@
-"""The seed's `ContinuousMsgSender`: a message is sent again and again, until every recipient has acknowledged it.
+"""`ContinuousMsgSender` of the ISIS document: resend a message until every recipient has acknowledged it.
 
-    added                  -> sent to all its recipients at once
-    after 200 ms           -> again, to those that are left; then after 400, 800, 1600, 3200 ms; then from 200 ms
-    a recipient is removed -> it gets no more; without recipients the message is gone
+    a message is added     -> it is sent to all its recipients at once
+    after 200 ms           -> resent to the remaining recipients; then after 400, 800, 1600, 3200 ms; then 200 ms again
+    a recipient is removed -> nothing more is sent to it; without recipients the message is dropped
 
-It neither knows what it sends nor what counts as an acknowledgement. Whoever adds bounds how many are under way.
+The class knows neither what it sends nor what counts as an acknowledgement. The caller bounds how many messages are in
+flight.
 
-Invariant: every message that is kept has a recipient.
+Invariant: every buffered message has a recipient.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from motet.protocol.core.units import MILLISECOND
 F = TypeVar("F", bound=Frame)
 
 FIRST_INTERVAL_NS = 200 * MILLISECOND
-MAX_INTERVAL_NS = 4000 * MILLISECOND  # the next one would be longer: the intervals begin anew
+MAX_INTERVAL_NS = 4000 * MILLISECOND  # When the doubled interval would exceed this, the intervals restart.
 
 
 @dataclass(slots=True)
 class _Sending(Generic[F]):
     frame: F
-    recipients: dict[Address, None]  # a set that keeps its order
+    recipients: dict[Address, None]  # A dictionary as a set with a deterministic order.
     interval_ns: int
     due: int
 
@@ -44,13 +45,13 @@ class ContinuousSender(Generic[F]):
         return message_id in self._sendings
 
     def add(self, message_id: int, frame: F, recipients: Iterable[Address], now: int) -> tuple[F, tuple[Address, ...]]:
-        """What has to be sent now, and to whom."""
+        """Start sending a message; returns what to send now, and to whom."""
         sending = _Sending(frame, dict.fromkeys(recipients), FIRST_INTERVAL_NS, now + FIRST_INTERVAL_NS)
         self._sendings[message_id] = sending
         return frame, tuple(sending.recipients)
 
     def remove(self, message_id: int, recipient: Address) -> bool:
-        """It has acknowledged. True when it was the last one: the message is gone."""
+        """The recipient has acknowledged. True when it was the last one, so that the message was dropped."""
         sending = self._sendings.get(message_id)
         if sending is None or recipient not in sending.recipients:
             return False
@@ -60,7 +61,7 @@ class ContinuousSender(Generic[F]):
         return not sending.recipients
 
     def tick(self, now: int) -> list[tuple[F, tuple[Address, ...]]]:
-        """What is due."""
+        """The messages that are due to be resent, each with its remaining recipients."""
         again = []
         for sending in self._sendings.values():
             if now >= sending.due:
@@ -70,7 +71,7 @@ class ContinuousSender(Generic[F]):
         return again
 
     def recipients(self) -> dict[int, tuple[Address, ...]]:
-        """Of each message that is still sent, who has not acknowledged it."""
+        """The recipients that have not acknowledged yet, for each message that is being sent."""
         return {message_id: tuple(sending.recipients) for message_id, sending in self._sendings.items()}
 
     def next_deadline(self) -> int | None:

@@ -1,18 +1,19 @@
-"""Total order straight on datagrams, as the seed has it: everything is repeated until it is acknowledged.
+"""Total order on plain datagrams, as in the ISIS document: every frame is resent until it is acknowledged.
 
-    we have something to order  -> DATA to all, ourselves included, as the window of unsettled frames allows
-    DATA                        -> in the order of its sender's ids: held back, proposed, answered with ACK
-    DATA again                  -> answered again, with the same proposal
-    ACK of all                  -> SEQ to all, ourselves included, in the order of our ids
-    SEQ                         -> in the order of the ids: decided, answered with SEQ-ACK; again, answered again
-    SEQ-ACK of all              -> settled, once all before it are: that makes room for the next DATA
+    a frame waits in the outbox  -> DATA to all members including this one, as the window of unsettled frames allows
+    DATA received                -> in the order of its sender's ids: held back, given a proposal, answered with ACK
+    DATA received again          -> answered again with the same proposal
+    ACK received from all        -> SEQ to all members including this one, in the order of the ids
+    SEQ received                 -> in the order of the ids: decided, answered with SEQ-ACK; a duplicate likewise
+    SEQ-ACK received from all    -> settled, once all earlier frames are; then the window has space for another DATA
 
-What comes before its turn is kept, within the window. A DATA also waits until we have delivered of its sender's plain
-stream what that had sent before: so nothing that is ordered overtakes a marker there. When the view is to end, nothing
-is applied any more, and every member reports the numbers that it knows and that are not settled.
-docs/design/ordering.md says why that is enough.
+Frames that arrive out of order are buffered, within the window. A DATA also waits until what its sender had sent
+before on the plain stream is delivered here, so that no ordered frame overtakes a snapshot marker there. When a flush
+freezes the view, nothing more is applied, and every member reports the sequence numbers that it knows and that are not
+settled. docs/design/ordering.md says why that is enough.
 
-Invariants: settled <= final <= sent <= settled + window; our own numbers are decided here as soon as they are final.
+Invariants: settled <= agreed_through <= sent <= settled + window; own frames are decided here as soon as they are
+agreed.
 """
 
 from __future__ import annotations
@@ -41,23 +42,23 @@ from motet.protocol.wire.frames import (
 )
 from motet.protocol.wire.ordered import ORDERED, Ordered, SequenceNumber, Tag, header, unseal
 
-MOST_AGREED = 4000  # numbers that the answer to PREPARE can carry in one datagram
+MOST_AGREED = 4000  # Agreed sequence numbers that PREPARED can carry in one datagram.
 
 
 @dataclass(slots=True)
 class _SenderBuffer:
-    """What we hold of one sender, beside the hold-back queue."""
+    """What is known of one sender's frames, besides the hold-back queue."""
 
-    data: dict[int, OrderData] = field(default_factory=dict)  # DATA that waits for its turn
-    numbers: dict[int, SequenceNumber] = field(default_factory=dict)  # SEQ that does
-    settled: int = 0  # all members have its numbers up to here
-    agreed: dict[int, SequenceNumber] = field(default_factory=dict)  # those after it that we know
+    data: dict[int, OrderData] = field(default_factory=dict)  # DATA received out of order.
+    numbers: dict[int, SequenceNumber] = field(default_factory=dict)  # SEQ received out of order.
+    settled: int = 0  # All members have the agreed sequence numbers up to this id.
+    agreed: dict[int, SequenceNumber] = field(default_factory=dict)  # The known ones beyond `settled`, for a flush.
 
 
 class ContinuousStrategy:
-    is_fast_path_allowed = True  # nothing depends on it here: SEQ alone decides
+    is_fast_path_allowed = True  # Unused: this strategy has no fast path, only SEQ decides.
     delivers_undecided = False
-    is_eager = False  # nothing rides on our stream
+    is_eager = False  # Nothing is piggybacked on the multicast stream.
 
     def __init__(self, local: Address, config: OrderingConfig, outbox: Outbox, counters: Counters) -> None:
         self._local = local
@@ -71,18 +72,19 @@ class ContinuousStrategy:
         self._view = view
         self._isis = isis
         self._ranks = {member: rank for rank, member in enumerate(view.members)}
-        self._most = max(1, MOST_AGREED // len(view.members))  # frames that any member may have unsettled
+        # Unsettled frames per member, so that the agreed numbers of all members fit into one PREPARED.
+        self._most = max(1, MOST_AGREED // len(view.members))
         self._window = min(self._config.window, self._most)
         self._data: ContinuousSender[OrderData] = ContinuousSender()
         self._seqs: ContinuousSender[OrderSeq] = ContinuousSender()
-        self.sent = 0  # ids of ours that have been used
-        self._settled = 0  # of them, all members have the number
+        self.sent = 0  # The highest id used for an own frame.
+        self._settled = 0  # All members have the agreed sequence numbers of own frames up to this id.
         self._peers = [_SenderBuffer() for _ in view.members]
         self._is_frozen = False
         self._to_self: list[Frame] = []
         self._out: list[Effect] = []
 
-    # The stream carries nothing for us
+    # The multicast stream carries nothing for this strategy
 
     def next_body(self, now: int) -> bytes | None:
         return None
@@ -93,10 +95,10 @@ class ContinuousStrategy:
     def take(self, rank: int, ordered: Ordered) -> None:
         self._counters[Count.ORDER_MISMATCH] += 1
 
-    # What has become possible
+    # Progress after each input
 
     def advance(self, now: int) -> None:
-        self._absorb_all()  # the streams may have come to where a DATA waits for them
+        self._absorb_all()  # A plain stream may have advanced to where a buffered DATA waits for it.
         for _ in steps("the continuous strategy", MOST_SENDS):
             if not (self._pump(now) or self._hand_out(now) or self._receive_own()):
                 break
@@ -106,8 +108,8 @@ class ContinuousStrategy:
         return out
 
     def _pump(self, now: int) -> bool:
-        has_room = self.sent - self._settled < self._window
-        if self._is_frozen or not self._view.is_primary or not has_room or not self._outbox.may_leave:
+        has_space = self.sent - self._settled < self._window
+        if self._is_frozen or not self._view.is_primary or not has_space or not self._outbox.may_leave:
             return False
         body, _ = self._outbox.next(now, _data_header)
         self.sent += 1
@@ -142,13 +144,13 @@ class ContinuousStrategy:
             self._out.append(Transmit(member, frame))
 
     def _receive_own(self) -> bool:
-        """Our own messages take the way of all others."""
+        """Frames to this member itself are handled like all others, without the network."""
         own, self._to_self = self._to_self, []
         for frame in own:
             self._handle(self._ranks[self._local], frame)
         return bool(own)
 
-    # What other members say
+    # Frames of other members
 
     def receive(self, source: Address, frame: Frame) -> list[Effect]:
         self._handle(self._ranks[source], frame)
@@ -175,7 +177,7 @@ class ContinuousStrategy:
                 self._counters[Count.FRAME_MISPLACED] += 1
 
     def _is_beyond_us(self, rank: int, frame: OrderData | OrderSeq) -> bool:
-        """No member has more under way than fits, nor calls settled what we have not heard of."""
+        """A correct sender keeps to the window, and settles only what this member has acknowledged."""
         return frame.settled > self._isis.decided(rank) or frame.id > frame.settled + self._most
 
     def _on_data(self, rank: int, frame: OrderData) -> None:
@@ -188,7 +190,7 @@ class ContinuousStrategy:
             self._absorb(rank)
 
     def _propose_again(self, rank: int, frame_id: int) -> None:
-        """Our ACK was lost; unless the frame is decided, which it could not be without it."""
+        """Repeat a lost ACK. For a decided frame none is needed: it was decided with that ACK."""
         number = self._isis.proposed(rank, frame_id)
         if number is not None and frame_id > self._isis.decided(rank):
             self._answer(rank, OrderAck(self._view.id, frame_id, number))
@@ -199,7 +201,8 @@ class ContinuousStrategy:
             self._counters[Count.FRAME_DUPLICATE] += 1
             self._answer(rank, OrderSeqAck(self._view.id, frame.id))
         elif frame.id > self._isis.received(rank) or self._isis.is_absurd(frame.number):
-            self._counters[Count.FRAME_MISPLACED] += 1  # final, it says, and we have not proposed
+            # No frame can be agreed on before this member has proposed for it.
+            self._counters[Count.FRAME_MISPLACED] += 1
         else:
             self._peers[rank].numbers[frame.id] = SequenceNumber(frame.number, frame.proposer)
             self._absorb(rank)
@@ -211,7 +214,7 @@ class ContinuousStrategy:
         peer.settled = max(peer.settled, settled)
 
     def _absorb(self, rank: int) -> None:
-        """Whatever it is the turn of. A frozen view takes nothing; an application that is not ready, no more DATA."""
+        """Apply buffered frames that are next in order: none in a frozen view, no DATA while deliveries are paused."""
         isis, peer = self._isis, self._peers[rank]
         if self._is_frozen or not (peer.data or peer.numbers):
             return
@@ -248,7 +251,7 @@ class ContinuousStrategy:
         senders = (("DATA", self._data.recipients()), ("SEQ", self._seqs.recipients()))
         return [Retransmission(frame, at, left) for frame, sent in senders for at, left in sorted(sent.items())]
 
-    # The end of a view
+    # A flush
 
     def freeze(self) -> None:
         self._is_frozen = True
@@ -268,7 +271,7 @@ class ContinuousStrategy:
         conclude_with(isis, self._view.members, agreed)
 
     def end_view(self, *, log_continues: bool) -> list[Effect]:
-        """What of ours is not decided was never given a number by anybody: it is in no log, and can go out again."""
+        """Own frames that are undecided have no agreed sequence number anywhere, so they are in no log: resend them."""
         self._is_frozen = True
         return self._outbox.put_back()
 
@@ -292,5 +295,5 @@ class ContinuousStrategy:
 
 
 def _data_header(sent_at: int, tag: Tag | None) -> bytes:
-    """Of a DATA: no numbers ride on it."""
+    """The header of a DATA frame, which carries no piggybacked sequence numbers."""
     return header(0, (), is_ordered=True, sent_at=sent_at, tag=tag)

@@ -1,6 +1,7 @@
-"""What the two carriers of total order have in common: they bring the messages of `Isis` to all members of a view.
+"""The interface of the two dissemination strategies, which carry the messages of `Isis` to all members of a view.
 
-`window_strategy.py` rides on the reliable multicast, `continuous_strategy.py` is the seed's sender on plain datagrams.
+`window_strategy.py` uses the reliable multicast; `continuous_strategy.py` resends plain datagrams, as the ISIS document
+does.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from motet.protocol.wire.ordered import Ordered
 
 
 class Retransmission(NamedTuple):
-    """A frame of ours that is sent again until all of these have acknowledged it."""
+    """An own frame that is resent until all of `recipients` have acknowledged it."""
 
     frame: str  # DATA or SEQ
     id: int
@@ -25,35 +26,35 @@ class Retransmission(NamedTuple):
 
 
 class PlainStream:
-    """The multicast stream beside us, as far as it concerns us. By itself: there is none."""
+    """What total order needs to know of the plain multicast streams. This default stands for no stream at all."""
 
     @property
     def is_barred(self) -> bool:
-        """Something waits in our stream that must go out before anything else is ordered."""
+        """A snapshot marker waits in the own stream; no ordered frame may be sent before it."""
         return False
 
     @property
     def sent(self) -> int:
-        """How far we have sent ours."""
+        """The highest seqno sent on the own stream."""
         return 0
 
     def delivered(self, member: Address) -> int:
-        """How far we have delivered the stream of a member."""
+        """The highest seqno delivered of the member's stream."""
         return 0
 
 
 class Dissemination(Protocol):
-    sent: int  # frames of ours in this view
-    delivers_undecided: bool  # all who end a view together hold the same undecided frames
-    is_fast_path_allowed: bool  # the others get what we propose, as far as they have told us
+    sent: int  # Own frames sent in this view.
+    delivers_undecided: bool  # True if all survivors of a view hold the same undecided frames after the flush.
+    is_fast_path_allowed: bool  # Whether the other members receive this member's proposals, as far as is known.
 
     def begin_view(self, view: View, isis: Isis, now: int) -> None: ...
 
-    # Our multicast stream takes bodies from us, and brings those of others
+    # Bodies for the own multicast stream, and those of the others' streams
 
     @property
     def is_eager(self) -> bool:
-        """There is something for the stream to take."""
+        """The stream should take a body at once."""
 
     def next_body(self, now: int) -> bytes | None: ...
     def attach(self, body: bytes, now: int) -> bytes: ...
@@ -64,30 +65,30 @@ class Dissemination(Protocol):
     def receive(self, source: Address, frame: Frame) -> list[Effect]: ...
 
     def advance(self, now: int) -> None:
-        """After every input: do what has become possible."""
+        """Make progress; called after every input."""
 
     def outgoing(self) -> list[Effect]:
-        """What has to be sent because of that."""
+        """The effects of that progress."""
 
     def tick(self, now: int) -> list[Effect]: ...
     def next_deadline(self) -> int | None: ...
 
-    # The end of a view
+    # A flush
 
     def freeze(self) -> None: ...
     def thaw(self) -> None: ...
 
     def agreed(self) -> AgreedNumbers:
-        """Numbers that we know and others of the view may not."""
+        """Agreed sequence numbers that this member knows and others of the view may not."""
 
     def conclude(self, isis: Isis, rest: Iterable[tuple[Address, Ordered]], agreed: AgreedNumbers) -> None:
-        """Bring `isis` to where all who end the view are: with the rest of the streams, and what any of them knew."""
+        """Bring `isis` to the state that all survivors share: apply the rest of the streams and all agreed numbers."""
 
     def end_view(self, *, log_continues: bool) -> list[Effect]:
-        """Settle what was under way of ours."""
+        """Settle own frames that are in flight: they are resent in the next view, or reported as failed."""
 
     def retransmissions(self) -> list[Retransmission]:
-        """What this sender repeats by itself; empty where the reliable multicast does that."""
+        """Frames that this strategy resends by itself; none where the reliable multicast does that."""
 
     def pause(self) -> None: ...
     def resume(self) -> None: ...

@@ -1,12 +1,12 @@
-"""Numbers that are known before their sender says them: whoever has heard what all propose can tell the largest itself.
+"""Fast path: proposals are broadcast, so every member computes the agreed sequence number itself, before SEQ arrives.
 
-In a small group that is not busy, proposals are told to all members, and a sender's own travels with its frame. Then
-an ordered message takes two journeys instead of three; the sender's word (SEQ) follows at leisure, with its next frame.
-What was decided this way stands in no stream yet: it is kept here until it does, so that a view that ends meanwhile
-can be told of it (`finals`).
+In a small, lightly loaded view, proposals go to all members, and the sender's own proposal travels with its frame.
+Then an ordered message takes two message delays instead of three; SEQ follows piggybacked on the sender's next frame.
+A number decided this way is in no stream yet. It is kept here until SEQ confirms it, so that a flush in between can
+report it (`agreed`).
 
-Invariants: of each sender at most MOST_HEARD frames are heard of; what is kept is a run that ends with the last frame
-of that sender that we have decided.
+Invariants: proposals are tracked for at most MOST_TRACKED frames of each sender; the unconfirmed decisions of a sender
+are consecutive ids that end with the last frame decided of that sender.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from motet.protocol.ordering.isis import Isis, Proposed
 from motet.protocol.wire.frames import AgreedNumbers
 from motet.protocol.wire.ordered import SequenceNumber
 
-MOST_TRACKED = 64  # frames of one sender whose proposals are kept; of further ones the sender tells us
+MOST_TRACKED = 64  # Frames of one sender whose proposals are tracked; beyond it, frames are decided by SEQ.
 
 
 class _FastDecision(NamedTuple):
     number: SequenceNumber
-    proposed: int  # by us; the sender may still have to hear it
+    proposed: int  # This member's proposal, which the sender may still need.
 
 
 @dataclass(slots=True)
 class _SenderProposals:
-    proposals: dict[int, Proposed]  # by id: what was proposed for frames that are not decided
-    decided: dict[int, _FastDecision]  # by id: by us, and not said in its stream so far
+    proposals: dict[int, Proposed]  # By id: the proposals for frames that are not decided.
+    decided: dict[int, _FastDecision]  # By id: decided here, and not yet confirmed by SEQ.
 
 
 class FastPath:
@@ -41,7 +41,7 @@ class FastPath:
         self._senders = [_SenderProposals({}, {}) for _ in range(size)]
 
     def add_proposal(self, sender: int, frame_id: int, proposer: int, number: int) -> None:
-        """A proposal for a frame of somebody else, which may still be on its way to us."""
+        """A proposal for another member's frame, which may not have arrived here yet."""
         proposals = self._senders[sender].proposals
         proposed = proposals.get(frame_id)
         if proposed is not None:
@@ -50,7 +50,7 @@ class FastPath:
             proposals[frame_id] = Proposed(1 << proposer, number, proposer)
 
     def decide(self) -> None:
-        """All that can be, of each sender in the order of its ids."""
+        """Decide every frame that all members have proposed for, of each sender in the order of its ids."""
         for rank, sender in enumerate(self._senders):
             while sender.proposals:
                 frame_id = self._isis.decided(rank) + 1
@@ -59,7 +59,7 @@ class FastPath:
                     break
 
     def settle(self, rank: int, frame_id: int, number: SequenceNumber) -> bool:
-        """The number of a frame is certain, and its stream does not say so yet."""
+        """Decide a frame whose agreed sequence number is known before SEQ has confirmed it."""
         proposed = self._isis.proposed(rank, frame_id)
         if proposed is None or not self._isis.receive_number(rank, frame_id, number):
             return False
@@ -68,19 +68,22 @@ class FastPath:
         return True
 
     def confirm(self, rank: int, frame_id: int, number: SequenceNumber) -> bool:
-        """The stream says a number. True if we knew it, and the same one."""
+        """SEQ has arrived in the sender's stream. True if the frame was decided here before, with the same number."""
         sender = self._senders[rank]
         sender.proposals.pop(frame_id, None)
         decision = sender.decided.pop(frame_id, None)
         return decision is not None and decision.number == number
 
     def proposed(self, rank: int, frame_id: int) -> int | None:
-        """What we proposed for a frame that we may have delivered, and whose sender does not say its number."""
+        """This member's proposal for a frame that it has decided, perhaps delivered, before its SEQ.
+
+        The hold-back queue has forgotten a delivered frame, but its sender may have lost the proposal and ask again.
+        """
         decision = self._senders[rank].decided.get(frame_id)
         return decision.proposed if decision is not None else None
 
     def agreed(self, members: Sequence[Address]) -> AgreedNumbers:
-        """What we have decided and a stream may never say."""
+        """Decisions that no SEQ has confirmed: if the view ends now, the streams may never contain them."""
         return tuple(
             (member.incarnation, min(sender.decided), tuple(sender.decided[at].number for at in sorted(sender.decided)))
             for member, sender in zip(members, self._senders, strict=True)

@@ -1,10 +1,10 @@
-"""The hold-back queue: frames that wait until it is certain that none can still come before them.
+"""The hold-back queue: frames that wait until no other frame can precede them.
 
-Order: by number; of equal numbers the undecided one first; of two undecided ones, or two decided ones, the smaller
-proposer first (seed `isis-total-order.md`). A heap with lazy deletion: each frame is pushed once when it is proposed
-and once when it is decided, so the cost per frame grows with the logarithm of the queue.
+The order is by priority: the proposal of an undecided frame, the agreed sequence number of a decided one. Of equal
+numbers, undecided frames come first, because their number may still grow; then the smaller proposer comes first. The
+queue is a heap with lazy deletion: a frame is pushed once with its proposal and once with its agreed number.
 
-Invariant: no two frames have the same sender and id; a frame whose final number is below its proposal cannot be.
+Invariants: no two frames have the same sender and id; no agreed number is below this member's proposal.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from heapq import heappop, heappush
 from motet.protocol.wire.body import message_count
 from motet.protocol.wire.ordered import SequenceNumber, Tag
 
-Key = tuple[int, bool, int, int, int]  # number, is decided, proposer, sender's rank, id
+Key = tuple[int, bool, int, int, int]  # Number, is decided, proposer, sender's rank, id.
 
 
 @dataclass(slots=True)
 class Pending:
-    sender: int  # rank in the view
-    id: int  # counted by its sender from 1 in this view
+    sender: int  # The sender's rank in the view.
+    id: int  # Counted by its sender from 1 in this view.
     body: bytes
-    proposed: int  # our own proposal
-    number: SequenceNumber
+    proposed: int  # This member's proposal.
+    number: SequenceNumber  # The proposal until `is_decided`, then the agreed sequence number.
     is_decided: bool = False
     sent_at: int = 0
     tag: Tag | None = None
 
     @property
     def count(self) -> int:
-        """Of messages that end in it."""
+        """The number of messages that end in this frame."""
         return message_count(self.body)
 
     @property
@@ -62,7 +62,7 @@ class HoldBackQueue:
         heappush(self._heap, pending.key)
 
     def decide(self, sender: int, frame_id: int, number: SequenceNumber) -> bool:
-        """The final number is known. False when there is no such frame, or it was decided already."""
+        """Set the agreed sequence number. False when there is no such frame, or it is decided already."""
         pending = self._pending.get((sender, frame_id))
         if pending is None or pending.is_decided:
             return False
@@ -71,7 +71,7 @@ class HoldBackQueue:
         return True
 
     def pop(self) -> Pending | None:
-        """The head, if it is decided."""
+        """Remove and return the head if it is decided, else None."""
         head = self._head()
         if head is None or not head.is_decided:
             return None
@@ -79,10 +79,10 @@ class HoldBackQueue:
         return self._pending.pop((head.sender, head.id))
 
     def drain(self) -> list[Pending]:
-        """Everything, at the end of a view: what is decided by its number, then the rest by sender and id.
+        """Empty the queue at the end of a view: decided frames by number, then undecided ones by sender and id.
 
-        All who end the view together hold the same frames and numbers, so they drain the same list. What any of them
-        delivered before was decided, and stood before everything undecided.
+        After a flush all survivors hold the same frames and agreed numbers, so they drain the same list. What one of
+        them delivered earlier was decided, and preceded everything undecided.
         """
         decided = sorted((p for p in self._pending.values() if p.is_decided), key=lambda p: p.key)
         undecided = sorted((p for p in self._pending.values() if not p.is_decided), key=lambda p: (p.sender, p.id))
@@ -91,7 +91,7 @@ class HoldBackQueue:
         return decided + undecided
 
     def _head(self) -> Pending | None:
-        """A key of a time when its frame was undecided is of no use once it is decided."""
+        """The first frame. Keys from before a frame was decided, or was delivered, are stale and discarded here."""
         heap = self._heap
         while heap:
             _, is_decided, _, sender, frame_id = heap[0]
@@ -105,4 +105,4 @@ class HoldBackQueue:
         for name, pending in self._pending.items():
             assert name == (pending.sender, pending.id)
             assert pending.number.number >= pending.proposed
-        assert len(self._heap) <= 2 * len(self._pending), "stale keys lie before the head and go first"
+        assert len(self._heap) <= 2 * len(self._pending), "stale keys precede the head and are discarded with it"

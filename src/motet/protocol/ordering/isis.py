@@ -1,15 +1,16 @@
-"""The ISIS algorithm of one view, apart from how its messages travel (seed `isis-total-order.md`).
+"""The ISIS total order algorithm within one view, independent of how its messages travel.
 
-    DATA (sender, id)        -> propose clock + 1, and hold the frame back
-    proposals of all members -> the largest is final; of equal ones the smaller proposer's
-    SEQ (sender, id, number) -> the clock is at least that; the frame is decided
-    a decided head           -> it is delivered
+    DATA (sender, id)        -> propose clock + 1 and put the frame into the hold-back queue
+    proposals of all members -> the largest is the agreed sequence number; of equal ones, the smaller proposer's
+    SEQ (sender, id, number) -> the clock advances to the number; the frame is decided
+    the head is decided      -> it is delivered
 
-Members are ranks in the view. Ids are counted by each sender from 1. Final numbers leave a sender in the order of its
-ids: so what is decided of one sender is always a prefix of what it sent, and its frames are delivered in that order.
+Members are identified by their ranks in the view. Each sender counts its frames from 1. A sender announces agreed
+numbers in the order of its ids, so the decided frames of a sender are always a prefix of what it sent, and they are
+delivered in that order.
 
-Invariants: the clock is at least every number proposed or seen; a frame of ours is undecided, or its number was handed
-out once; the same (sender, id) is proposed once.
+Invariants: the clock is at least every number proposed or received; the agreed number of an own frame is announced
+exactly once; this member proposes exactly once for each (sender, id).
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from motet.protocol.wire.ordered import SequenceNumber, Tag
 
 @dataclass(slots=True)
 class Proposed:
-    """What has been proposed for a frame so far."""
+    """The proposals received for one frame so far."""
 
-    by: int  # a bit for each rank that has
-    number: int  # the largest
-    proposer: int  # and the smallest of those who proposed that
+    by: int  # A bit for the rank of each proposer.
+    number: int  # The largest proposal.
+    proposer: int  # The smallest rank of those that proposed it.
 
     def add(self, proposer: int, number: int) -> None:
-        """The first word of a proposer counts."""
+        """Only the first proposal of each member counts: a repeated one must not change the maximum."""
         if self.by >> proposer & 1:
             return
         self.by |= 1 << proposer
@@ -42,7 +43,7 @@ class Proposed:
 
     @property
     def maximum(self) -> SequenceNumber:
-        """When all have proposed."""
+        """The agreed sequence number, once all members have proposed."""
         return SequenceNumber(self.number, self.proposer)
 
 
@@ -52,17 +53,17 @@ class Isis:
         self.queue = HoldBackQueue()
         self._size = size
         self._rank = rank
-        self._received = [0] * size  # the highest id of each sender, all before it received
-        self._decided = [0] * size  # the same for numbers
-        self._delivered = [0] * size  # and for what was delivered
-        self._proposals: dict[int, Proposed] = {}  # of our own frames, by id
+        self._received = [0] * size  # Per sender, the id up to which every frame was received.
+        self._decided = [0] * size  # Per sender, the id up to which every frame is decided.
+        self._delivered = [0] * size  # Per sender, the id up to which every frame was delivered.
+        self._proposals: dict[int, Proposed] = {}  # For own frames that are not agreed on, by id.
         self._all = (1 << size) - 1
-        self.agreed_through = 0  # the highest id of ours whose number was handed out
+        self.agreed_through = 0  # The own id up to which every agreed number was returned by `agreed`.
 
     def receive_data(
         self, sender: int, frame_id: int, body: bytes, sent_at: int = 0, tag: Tag | None = None
     ) -> int | None:
-        """The next frame of a sender; the answer is our proposal. None for one that came before, or out of turn."""
+        """Hold back the next frame of a sender and return the proposal for it; None for a duplicate or out of order."""
         if frame_id != self._received[sender] + 1:
             return None
         self._received[sender] = frame_id
@@ -72,16 +73,16 @@ class Isis:
         return self.clock
 
     def is_absurd(self, number: int) -> bool:
-        """So far above all that we know that it leads nowhere: our clock would follow it to the end of its bits."""
+        """The number is implausibly far ahead; adopting it would let a forged frame exhaust the clock."""
         return number > self.clock + MOST_NUMBER_JUMP
 
     def proposed(self, sender: int, frame_id: int) -> int | None:
-        """What we proposed for a frame that is not delivered yet."""
+        """This member's proposal for a frame that is still in the hold-back queue."""
         pending = self.queue.get(sender, frame_id)
         return pending.proposed if pending is not None else None
 
     def receive_proposal(self, proposer: int, frame_id: int, number: int) -> None:
-        """For a frame of ours."""
+        """A member's proposal for an own frame."""
         if frame_id <= self.agreed_through or self.is_absurd(number):
             return
         proposed = self._proposals.get(frame_id)
@@ -91,7 +92,7 @@ class Isis:
             proposed.add(proposer, number)
 
     def agreed(self) -> tuple[int, list[SequenceNumber]]:
-        """The frames of ours that all have proposed for, from `first` on: their numbers, each handed out once."""
+        """The next own frames that all members have proposed for: the first id, and their agreed numbers."""
         first, numbers, proposals = self.agreed_through + 1, [], self._proposals
         while (proposed := proposals.get(self.agreed_through + 1)) is not None and proposed.by == self._all:
             self.agreed_through += 1
@@ -100,13 +101,13 @@ class Isis:
         return first, numbers
 
     def missing(self, proposer: int, sent: int) -> tuple[int, int] | None:
-        """The span of our frames that this member has not proposed for, and must."""
+        """The first and last own frame that this member still has to propose for."""
         ours, nobody = range(self.agreed_through + 1, sent + 1), Proposed(0, 0, 0)
         wanted = [frame_id for frame_id in ours if not self._proposals.get(frame_id, nobody).by >> proposer & 1]
         return (wanted[0], wanted[-1]) if wanted else None
 
     def receive_number(self, sender: int, frame_id: int, number: SequenceNumber) -> bool:
-        """The next final number of a sender; False for one that came before, out of turn, or without its frame."""
+        """Decide the sender's next frame; False for a duplicate, out of order, or if the frame is not here."""
         is_next = frame_id == self._decided[sender] + 1 and not self.is_absurd(number.number)
         if not is_next or not self.queue.decide(sender, frame_id, number):
             return False
@@ -132,11 +133,11 @@ class Isis:
         return list(self._delivered)
 
     def held_back(self, sender: int) -> int:
-        """How many frames of this sender are held back."""
+        """How many frames of this sender are in the hold-back queue."""
         return self._received[sender] - self._delivered[sender]
 
     def copy(self) -> Isis:
-        """To see what would be delivered; proposals for frames of ours are left out."""
+        """A copy to compute what a flush would deliver; the proposals for own frames are not needed for that."""
         twin = Isis(self._size, self._rank)
         twin.clock, twin.agreed_through = self.clock, self.agreed_through
         twin._received, twin._decided = list(self._received), list(self._decided)
@@ -152,7 +153,7 @@ class Isis:
 
 
 def conclude_with(isis: Isis, members: Sequence[Address], agreed: AgreedNumbers) -> None:
-    """At the end of a view: the numbers that any of those who end it has known. What is decided already stays so."""
+    """Apply the agreed numbers that any survivor knew, at the end of a view. Decided frames stay as they are."""
     ranks = {member.incarnation: rank for rank, member in enumerate(members)}
     for sender, first, numbers in agreed:
         for frame_id, number in enumerate(numbers, first):

@@ -1,10 +1,10 @@
-"""Where our log stands: how far it is delivered, known to be everywhere, and on our disk.
+"""The progress of the local log: how far it is delivered, stable, and on the local disk.
 
-Positions count messages, from 1. What is delivered beyond the stable position can be taken back, and only if we are
-cut off from the primary component.
+Positions count messages from 1. Messages beyond the stable position can be rolled back, which happens only if this
+member loses touch with the primary component.
 
-Who comes in from outside has the position of the group and not what lies before it. If it keeps the log, it has to
-fetch that, and its log is not whole until then.
+A joiner takes over the group's position without the messages before it. If it has a journal, it must fetch them, and
+is not caught up until then.
 
 Invariants: stable <= position; persisted <= position.
 """
@@ -21,7 +21,7 @@ from motet.protocol.wire.frames import LogCheckpoint, Pairs
 
 @dataclass(frozen=True, slots=True)
 class RolledBack(Effect):
-    """What was delivered at these positions, both included, may not be what the group agreed on: forget it."""
+    """The messages delivered at these positions, both inclusive, may differ from the group's log: undo them."""
 
     first: int
     last: int
@@ -33,17 +33,17 @@ class LogProgress:
         self.stable = stable
         self.persisted = position
         self.producers = Producers(producers)
-        self.is_kept = False  # in a journal
+        self.is_kept = False  # Whether a journal keeps the log.
         self.is_caught_up = True
 
     def restore(self, position: int, stable: int, producers: Pairs) -> None:
-        """What a journal kept of an earlier life is where we go on."""
+        """Continue where the journal of an earlier incarnation ends."""
         self.position = self.persisted = position
         self.stable = stable
         self.producers = Producers(producers)
 
     def place(self, pending: Pending) -> int | None:
-        """The position of the first message that ends in this frame; None if it repeats an append: it gets none."""
+        """The position of the first message that ends in this frame; None if the frame repeats an append."""
         if pending.tag is not None and not self.producers.accept(pending.tag):
             return None
         first = self.position + 1
@@ -57,7 +57,7 @@ class LogProgress:
         return LogProgress(self.position, self.stable, self.producers.pairs())
 
     def move_to(self, end: LogCheckpoint) -> list[Effect]:
-        """We come in from outside: what we delivered and do not know to be stable may not be the group's."""
+        """Join the group's log: roll back what was delivered here and is not known to be stable."""
         rolled_back = RolledBack(self.stable + 1, self.position)
         self.position = end.position
         self.stable = min(self.stable, end.position)

@@ -1,14 +1,14 @@
-"""Total order: what is accepted, carried and agreed on becomes the log, at all members of a primary view the same.
+"""Total order: accepted messages become the log, which is the same at all members of a primary view.
 
-    the application sends   -> it waits until a carrier takes it, in a primary view only
-    a decided head          -> it gets its position, and is delivered; an append that repeats another is dropped
-    we delivered further    -> the coordinator is told; when all are further it tells all: that is stable
-    the view ends           -> what is decided is delivered: all who end it hold the same frames and numbers
-    ... and the log goes on -> what else all of them hold follows, by sender and id, if the carrier makes sure of that
+    the application sends    -> the message waits in the outbox until it is sent, in a primary view only
+    the head is decided      -> it gets its position and is delivered; an append that repeats another is dropped
+    the log advances         -> progress is reported to the coordinator, which announces what is stable
+    the view ends            -> decided frames are delivered: all survivors hold the same frames and agreed numbers
+    ... a primary one follows -> undecided frames follow by sender and id, if the strategy ensures that all have them
 
-How the messages of the algorithm travel is the carrier's business (carrier.py).
+How the messages of the algorithm travel is up to the dissemination strategy (dissemination.py).
 
-Invariants: those of the log, the outbox and the carrier; in a view that is not primary nothing is pending.
+Invariants: those of the log, the outbox and the strategy; in a view that is not primary the hold-back queue is empty.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ _STRATEGIES: dict[str, type[WindowStrategy] | type[ContinuousStrategy]] = {
 
 @dataclass(frozen=True, slots=True)
 class AppendRepeated(Effect):
-    """An append of ours was in the log already, or came after a later one of its producer: it was not added."""
+    """An own append was dropped: it is in the log already, or a later one of its producer is."""
 
     producer: int
     sequence: int
-    count: int = 0  # of messages in it
-    last: int = field(default=0, compare=False)  # the number of the last of them among all that we sent in order
-    position: int = field(default=0, compare=False)  # what it repeats is in the log up to here
+    count: int = 0  # The number of messages in it.
+    last: int = field(default=0, compare=False)  # The number of its last message among all ordered ones sent here.
+    position: int = field(default=0, compare=False)  # The log contains the original append up to here.
 
 
 class TotalOrder:
@@ -75,7 +75,7 @@ class TotalOrder:
         counters: Counters,
         log: LogProgress | None = None,
     ) -> None:
-        """`log`: where that of an earlier life stood, if there is a journal to know it from."""
+        """`log`: the progress that the journal of an earlier incarnation recorded, if there is one."""
         self._local = local
         self._counters = counters
         self._log = log or LogProgress()
@@ -86,56 +86,55 @@ class TotalOrder:
         self._ranks = {local: 0}
         self._isis = Isis(1, 0)
         self._is_paused = False
-        self._plain: dict[Address, int] = {}  # bodies of the plain stream of each sender in this view
+        self._plain: dict[Address, int] = {}  # Plain bodies delivered of each sender in this view.
 
     def run_beside(self, stream: PlainStream) -> None:
-        """Nothing that is ordered leaves before a marker that waits in this stream; plain messages that wait there may
-        be overtaken."""
+        """Send no ordered frame before a snapshot marker that waits in `stream`. Plain messages may be overtaken."""
         self._outbox.stream = stream
 
     def restore(self, position: int, stable: int, producers: Pairs = ()) -> None:
-        """Before anything else: our log did not begin with this life."""
+        """Continue the log of an earlier incarnation. Must be called before anything else."""
         self._log.restore(position, stable, producers)
 
     # What the application asks for
 
     def send(self, messages: Sequence[bytes], port: int = Port.APP) -> None:
-        """Accept messages; they go out when the view is primary and the window allows. All are accepted, or none."""
+        """Accept messages; they are sent when the view is primary and the window allows. All are accepted, or none."""
         self._outbox.send(messages, port)
 
     def send_tagged(self, producer: int, sequence: int, messages: Sequence[bytes], port: int = Port.APP) -> None:
-        """The same for an append that may be repeated: it is in the log once, with the tag that names it."""
+        """Accept an idempotent append: however often it is sent, the log has it once, with this tag."""
         self._outbox.send_tagged(Tag(producer, sequence), messages, port)
 
     @property
     def append_bytes(self) -> int:
-        """What an append may take: its messages, and a length for each."""
+        """The largest idempotent append: the bytes of its messages, and a length for each."""
         return self._outbox.append_bytes
 
     def leave(self) -> list[Effect]:
         return self._outbox.leave()
 
     def persisted(self, position: int, now: int) -> None:
-        """The log as it stands is on our disk up to here."""
+        """The local disk has the log up to `position`."""
         position = min(position, self._log.position)
         if position > self._log.persisted:
             self._log.persisted = position
             self._stability.moved(now)
 
     def keep(self, *, is_caught_up: bool = True) -> None:
-        """Our log is kept in a journal. It is whole if that has all of it, and not while a part is still fetched."""
+        """A journal keeps the log. It is caught up unless a part of it is still being fetched from other members."""
         self._log.is_kept, self._log.is_caught_up = True, is_caught_up
 
     def allow_fast_path(self, is_fast_path_allowed: bool) -> None:
-        """Only one whom the others hear may act on its own proposals before the sender has confirmed them with SEQ.
+        """Only a member that the others can receive from may decide frames before the sender has confirmed them by SEQ.
 
-        Otherwise it could deliver in an order that nobody else can compute, and that the others do not take when they
-        go on without it.
+        Otherwise it could deliver in an order that depends on its own proposals, which no other member has, and the
+        others would continue without it in a different order.
         """
         self._strategy.is_fast_path_allowed = is_fast_path_allowed
 
     def pause(self) -> None:
-        """The application takes nothing for now."""
+        """Deliver nothing until `resume`: the application applies back-pressure."""
         self._is_paused = True
         self._strategy.pause()
 
@@ -144,11 +143,11 @@ class TotalOrder:
         self._strategy.resume()
         return self.advance(now)
 
-    # What others may look at
+    # Queries
 
     @property
     def position(self) -> int:
-        """Messages of the log that we have delivered."""
+        """The position of the last message of the log that was delivered here."""
         return self._log.position
 
     @property
@@ -161,7 +160,7 @@ class TotalOrder:
 
     @property
     def producers(self) -> Pairs:
-        """The appends that our log knows; a view begins with these."""
+        """The highest sequence of each producer in the log; all members of a view start with the same ones."""
         return self._log.producers.pairs()
 
     @property
@@ -174,12 +173,12 @@ class TotalOrder:
 
     @property
     def in_flight(self) -> int:
-        """Frames of ours that were sent in this view and not delivered yet."""
+        """Own frames that were sent in this view and are not delivered yet."""
         return self._outbox.frames_in_flight
 
     @property
     def sent(self) -> int:
-        """Frames of ours that went out in this view."""
+        """Own frames sent in this view."""
         return self._strategy.sent
 
     @property
@@ -187,16 +186,16 @@ class TotalOrder:
         return self._view.members
 
     def delivered_ids(self) -> dict[Address, int]:
-        """Of each sender of this view, the id of the last frame that was delivered here."""
+        """For each sender of this view, the id of its last frame delivered here."""
         return dict(zip(self._view.members, self._isis.delivered_ids, strict=True))
 
     def waiting(self) -> Iterator[tuple[int, bytes]]:
-        """Port and payload of what was accepted and is not wholly out."""
+        """Port and payload of each accepted message that was not completely sent."""
         return self._outbox.waiting()
 
     @property
     def is_drained(self) -> bool:
-        """Nothing of ours waits or is under way."""
+        """No own message waits or is in flight."""
         return not self._outbox and not self._outbox.frames_in_flight
 
     @property
@@ -204,28 +203,28 @@ class TotalOrder:
         return self._isis.queue
 
     def unproposed(self) -> dict[Address, tuple[int, int]]:
-        """Who has not proposed for which frames of ours, first and last."""
+        """Members whose proposals for own frames are missing, each with the first and last such id."""
         spans = {member: self._isis.missing(rank, self.sent) for member, rank in self._ranks.items()}
         return {member: span for member, span in spans.items() if span is not None and member != self._local}
 
     def retransmissions(self) -> list[Retransmission]:
-        """What is sent again and again, and to whom; only the continuous strategy does so."""
+        """Frames that the continuous strategy resends, and to whom."""
         return self._strategy.retransmissions()
 
     @property
     def wall_offset_ns(self) -> int:
-        """From the clock that machines are given to the one on the wall."""
+        """The difference between the wall clock and the monotonic clock that machines are given."""
         return self._outbox.wall_offset_ns
 
     @wall_offset_ns.setter
     def wall_offset_ns(self, offset_ns: int) -> None:
         self._outbox.wall_offset_ns = offset_ns
 
-    # What the multicast stream takes from us
+    # Bodies for the own multicast stream
 
     @property
     def is_eager(self) -> bool:
-        """There is something for the stream to take."""
+        """The stream should take a body at once."""
         return self._strategy.is_eager
 
     def next_body(self, now: int = 0) -> bytes | None:
@@ -234,14 +233,14 @@ class TotalOrder:
     def attach(self, body: bytes, now: int = 0) -> bytes:
         return self._strategy.attach(body, now)
 
-    # What the streams deliver
+    # Bodies that the streams deliver
 
     def take(self, sender: Address, bodies: Sequence[bytes], now: int) -> list[Effect]:
-        """Bodies of one sender's stream, in order, each once."""
+        """Bodies of one sender's stream, in order and without duplicates."""
         return self.absorb(sender, bodies) + self.advance(now)
 
     def absorb(self, sender: Address, bodies: Sequence[bytes]) -> list[Effect]:
-        """The same, for one who calls `advance` when all of a batch is in."""
+        """Like `take`, without the final `advance`, which the caller does once for a batch."""
         plain: list[bytes] = []
         for body in bodies:
             inner = body if body[0] != ORDERED else self._take_ordered(sender, unseal(body))
@@ -250,13 +249,13 @@ class TotalOrder:
         return self._plain_bodies(sender, tuple(plain)) if plain else []
 
     def _take_ordered(self, sender: Address, ordered: Ordered) -> bytes:
-        """The answer is a body of the plain stream that the numbers rode on, if they did."""
+        """Apply an ordered body. Returns the plain body that its sequence numbers were piggybacked on, or nothing."""
         if not ordered.is_ordered and not ordered.numbers:
             pass
         elif self._view.is_primary:
             self._strategy.take(self._ranks[sender], ordered)
         else:
-            self._counters[Count.FRAME_MISPLACED] += 1  # nobody who is in this view may have sent it
+            self._counters[Count.FRAME_MISPLACED] += 1  # No member orders anything in a view that is not primary.
             return b""
         return b"" if ordered.is_ordered else ordered.inner
 
@@ -266,7 +265,7 @@ class TotalOrder:
         return [Deliver(Channel.MULTICAST, sender, before + 1, bodies)]
 
     def advance(self, now: int) -> list[Effect]:
-        """Do what has become possible: send, hand out numbers, deliver."""
+        """Make progress after an input: send, announce agreed numbers, deliver."""
         self._strategy.advance(now)
         ready = [] if self._is_paused else self._isis.deliverable()
         made = self._deliver(ready, now) if ready else []
@@ -298,19 +297,19 @@ class TotalOrder:
         return [Deliver(Channel.TOTAL, self._view.members[first.sender], first.id, bodies, position, times, first.tag)]
 
     def admission(self) -> list[Effect]:
-        """What has left the backlog since we were last asked."""
+        """The messages that have left the backlog since the previous call."""
         return self._outbox.admission()
 
-    # What other members say
+    # Frames of other members
 
     def receive(self, source: Address, frame: Frame, now: int) -> list[Effect]:
         return self.receive_frame(source, frame) + self.advance(now)
 
     def receive_frame(self, source: Address, frame: Frame) -> list[Effect]:
-        """The same, for one who calls `advance` when all of a batch is in."""
+        """Like `receive`, without the final `advance`, which the caller does once for a batch."""
         if type(frame) not in _TYPES:
             raise MisuseError(f"{type(frame).__name__} is not a frame of total order")
-        view = frame.view  # type: ignore[attr-defined]  # all of these have one
+        view = frame.view  # type: ignore[attr-defined]  # Every type in FRAMES has a view.
         if view != self._view.id or source not in self._ranks or source == self._local:
             self._counters[Count.FRAME_MISPLACED] += 1
             return []
@@ -323,7 +322,7 @@ class TotalOrder:
     # Views
 
     def freeze(self) -> AgreedNumbers:
-        """The view is to end: decide nothing more in it. The answer: numbers that others may not know."""
+        """A flush begins: decide nothing more. Returns agreed numbers that other members may not know."""
         self._strategy.freeze()
         return self._strategy.agreed()
 
@@ -334,7 +333,7 @@ class TotalOrder:
     def log_after(
         self, undelivered: Iterable[tuple[Address, bytes]], *, log_continues: bool, agreed: AgreedNumbers = ()
     ) -> LogCheckpoint:
-        """Where the log will stand when the streams have delivered these as well and the view has ended."""
+        """The log's checkpoint after a flush that delivers `undelivered` and applies `agreed`, computed on a copy."""
         isis, log = self._isis.copy(), self._log.copy()
         rest = ((sender, unseal(body)) for sender, body in undelivered if body[0] == ORDERED)
         self._strategy.conclude(isis, rest, agreed)
@@ -343,7 +342,7 @@ class TotalOrder:
         return log.end()
 
     def end_view(self, *, log_continues: bool, agreed: AgreedNumbers = ()) -> list[Effect]:
-        """All that the streams had in this view was taken. `goes_on`: a primary view follows, and continues the log."""
+        """End the view; all bodies up to the cut were taken. `log_continues`: a primary view follows in this log."""
         self._strategy.conclude(self._isis, (), agreed)
         last = self._last_of(self._isis, log_continues=log_continues)
         effects = self._deliver(last, 0) if last else []
@@ -355,11 +354,11 @@ class TotalOrder:
         return [pending for pending in isis.queue.drain() if pending.is_decided or all_of_it]
 
     def take_over(self, log: LogCheckpoint) -> list[Effect]:
-        """Before `begin_view`, for a member that joins the others' log from outside."""
+        """Continue the others' log from here. Called before `begin_view`, for a member that joins from another view."""
         return self._log.move_to(log)
 
     def begin_view(self, view: View, log: LogCheckpoint | None, now: int) -> list[Effect]:
-        """`log`: where the log stands at the beginning, for one who was not there; None for one who was."""
+        """`log`: the checkpoint from which a joiner starts; None for a member that continues its own log."""
         effects = self.take_over(log) if log is not None else []
         self._view = view
         self._ranks = {member: rank for rank, member in enumerate(view.members)}
@@ -389,7 +388,7 @@ class TotalOrder:
 
 
 def _runs(ready: Sequence[Pending]) -> Iterator[Sequence[Pending]]:
-    """Neighbours that can be handed up as one: whole messages of one sender, for one port, that no tag names."""
+    """Neighbours that can be delivered as one batch: complete messages of one sender and one port, without tags."""
     start = 0
     for end in range(1, len(ready)):
         if not _may_join(ready[end - 1], ready[end]):

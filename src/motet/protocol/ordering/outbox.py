@@ -1,9 +1,9 @@
-"""What the application wants ordered: accepted, waiting, under way as frames, until each is delivered here.
+"""The outbox: messages to be ordered, from their acceptance until they are delivered here.
 
-    accepted   taken from the application        admitted   has left the backlog in a frame
-    delivered  has come back to us in the log
+    accepted   taken from the application        admitted   sent in a frame
+    delivered  delivered here, at its position in the log
 
-Invariants: delivered <= admitted <= accepted; frames under way are delivered in the order in which they left.
+Invariants: delivered <= admitted <= accepted; frames in flight are delivered in the order in which they were sent.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from motet.protocol.wire.body import HEADER, LENGTH_BYTES, Port, message_count, 
 from motet.protocol.wire.ordered import VIEWED_BYTES, Tag
 from motet.protocol.wire.reassembler import Reassembler
 
-Header = Callable[[int, Tag | None], bytes]  # what stands before a frame that was made then, with this tag
+Header = Callable[[int, Tag | None], bytes]  # Makes the header of a frame from its time and its tag.
 
 
 class Draft(NamedTuple):
-    """One frame that is to be ordered."""
+    """A frame to be ordered, without its header."""
 
     body: bytes
     sent_at: int
@@ -41,18 +41,18 @@ class Outbox:
         self._config = config
         self._body_bytes = config.body_bytes - config.piggyback_bytes
         self._backlog = Backlog(self._body_bytes, packs=config.packs)
-        self._resends: deque[Draft] = deque()  # were under way when a view ended, and are in no log
+        self._resends: deque[Draft] = deque()  # In flight when a view ended, in no log, to be sent again.
         self._in_flight: deque[Draft] = deque()
-        self._unconfirmed: deque[int] = deque()  # frames that others may not have delivered: the log after each
-        self._partial: list[Draft] = []  # were delivered, and the message that they are part of was not
-        self._announced = 0  # messages that the application knows to have left the backlog
+        self._unconfirmed: deque[int] = deque()  # Log positions of own frames that others may not have delivered.
+        self._partial: list[Draft] = []  # Delivered fragments of a message whose last fragment is not delivered.
+        self._announced = 0  # Messages that were reported to the application as admitted.
 
     def __bool__(self) -> bool:
         return bool(self._resends or self._backlog)
 
     @property
     def may_leave(self) -> bool:
-        """The next frame may: there is one, nothing bars it, and not too many are ahead of the slowest member."""
+        """Whether a frame waits and may be sent: no marker precedes it and the in-flight limit is not reached."""
         if not self._backlog.runs and not self._resends:
             return False
         is_within_limit = len(self._in_flight) + len(self._unconfirmed) < self._config.in_flight_limit
@@ -66,68 +66,68 @@ class Outbox:
 
     def send(self, messages: Sequence[bytes], port: int = Port.APP) -> None:
         """Accept messages. All are accepted, or none."""
-        self._require_room()
+        self._require_space()
         self._backlog.extend(messages, port)
         self.accepted += len(messages)
 
     def send_tagged(self, tag: Tag, messages: Sequence[bytes], port: int = Port.APP) -> None:
-        """An append that is in the log once, however often and through whomever it is sent: one frame of its own."""
-        self._require_room()
+        """Accept an idempotent append. It is one frame, so that the log has it completely or not at all."""
+        self._require_space()
         needed = sum(map(len, messages)) + LENGTH_BYTES * len(messages)
-        room = self.append_bytes
-        if not messages or needed > room:
+        space = self.append_bytes
+        if not messages or needed > space:
             raise MessageTooLargeError(
                 f"an append of {len(messages)} messages that needs {needed} bytes; it has to fit into one frame: "
-                f"at least one message, and at most {room} bytes, with {LENGTH_BYTES} for each message; split it"
+                f"at least one message, and at most {space} bytes, with {LENGTH_BYTES} for each message; split it"
             )
         self._backlog.extend(messages, port, tag)
         self.accepted += len(messages)
 
     @property
     def append_bytes(self) -> int:
-        """What a tagged batch may take: its messages, and a length for each."""
+        """The largest idempotent append: the bytes of its messages, and a length for each."""
         return self._body_bytes - HEADER.size
 
-    def _require_room(self) -> None:
+    def _require_space(self) -> None:
         if self.has_left:
             raise LeftGroupError("this member has left the group; join again to send")
         waiting = self._backlog.waiting_bytes
         if waiting > self._config.backlog_bytes:
-            raise BacklogFullError(f"{waiting} bytes wait to be ordered already; wait for Admitted before sending more")
+            raise BacklogFullError(f"{waiting} bytes already wait to be ordered; wait for Admitted before sending more")
 
     def leave(self) -> list[Effect]:
-        """What still waits ends with an error; what is under way is settled by the flush."""
+        """Fail waiting messages. The flush settles those in flight."""
         self.has_left = True
         self._backlog.clear()
         first, last = self.admitted + 1, self.accepted
         self.accepted = self.admitted
-        error = LeftGroupError("the member left the group before this message went out")
+        error = LeftGroupError("the member left the group before this message was sent")
         return [SendFailed(Channel.TOTAL, None, first, last, error)] if first <= last else []
 
     def admission(self) -> list[Effect]:
-        """What has left the backlog since we were last asked."""
+        """The messages that have left the backlog since the previous call."""
         if self.admitted == self._announced:
             return []
         self._announced = self.admitted
         return [Admitted(Channel.TOTAL, None, self.admitted)]
 
     def waiting(self) -> Iterator[tuple[int, bytes]]:
-        """Port and payload of what was accepted and is not wholly out in this view."""
+        """Port and payload of each accepted message that was not completely sent in this view."""
         again = Reassembler()
         for draft in (*self._out_in_part(), *self._resends) if self._resends else ():
             yield from ((port_of(draft.body), message) for message in again.feed(draft.body))
         yield from self._backlog.messages()
 
     def _out_in_part(self) -> list[Draft]:
-        """Frames of the message that goes on in the next one."""
+        """The sent fragments of a message whose next fragment is still waiting."""
         drafts = [*self._partial, *self._in_flight]
         ends = [place for place, draft in enumerate(drafts, 1) if message_count(draft.body)]
         return drafts[ends[-1] if ends else 0 :]
 
-    # What a carrier takes
+    # Frames for the dissemination strategy
 
     def next(self, now: int, header: Header) -> tuple[bytes, Draft]:
-        """The next frame, which is under way from now on, behind what `lead` makes for it. Only when there is one."""
+        """Send the next frame behind its header; it is in flight from now on. Call only if `may_leave`."""
         if self._resends:
             draft = self._resends.popleft()
             sealed = b"".join((header(draft.sent_at, draft.tag), draft.body))
@@ -145,14 +145,14 @@ class Outbox:
         return sealed, Draft(body, sent_at, tag)
 
     def confirm(self, position: int) -> None:
-        """All members have delivered the log up to here."""
+        """All members have delivered the log up to `position`."""
         while self._unconfirmed and self._unconfirmed[0] <= position:
             self._unconfirmed.popleft()
 
     def deliver(self, position: int, count: int) -> None:
-        """The first frame that is under way has come back to us in the log, which stands at `position` after it.
+        """The first frame in flight is delivered here, and the log is at `position` after it.
 
-        `count`: of messages that end in it.
+        `count`: the messages that end in the frame.
         """
         self._unconfirmed.append(position)
         self._partial.append(self._in_flight.popleft())
@@ -163,18 +163,18 @@ class Outbox:
     # The end of a view
 
     def put_back(self) -> list[Effect]:
-        """What was under way is in no log, and goes out again in a view that orders. No message spans two views."""
+        """Frames in flight are in no log: send them again in the next primary view. No message spans two views."""
         if self.has_left:
             return self.fail()
         drafts = [*self._partial, *self._in_flight]
-        if not self._resends:  # a message that is not wholly out begins again from the backlog
+        if not self._resends:  # A message that was sent in part starts over from the backlog.
             drafts = drafts[: len(drafts) - len(self._out_in_part())]
         self._resends.extendleft(reversed(drafts))
         self._end()
         return []
 
     def fail(self) -> list[Effect]:
-        """What was under way may or may not be in the log of others."""
+        """Fail the messages in flight: they may or may not be in the log of other members."""
         first, last = self.delivered + 1, self.admitted
         self.delivered = self.admitted
         self._resends.clear()

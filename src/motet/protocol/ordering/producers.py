@@ -1,7 +1,7 @@
-"""Appends that can be repeated: of each producer the highest sequence that is in the log.
+"""Idempotent appends: for each producer, the highest sequence in the log.
 
-What it holds follows from the log alone, so it is the same at all who hold the same log. At most `MOST_PRODUCERS`; the
-one whose last append is the oldest goes first, and could then repeat itself unnoticed.
+The table is a function of the log, so all members with the same log have the same table. It holds at most
+`MOST_PRODUCERS`; the producer with the oldest last append is evicted first, and its repetitions are no longer detected.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MOST_PRODUCERS = 256
 
 class Producers:
     def __init__(self, known: Iterable[tuple[int, int]] = ()) -> None:
-        self._highest: dict[int, int] = {}  # the least recent first
+        self._highest: dict[int, int] = {}  # The least recent producer first.
         for producer, sequence in known:
             self.accept(Tag(producer, sequence))
 
@@ -24,7 +24,7 @@ class Producers:
         return len(self._highest)
 
     def accept(self, tag: Tag) -> bool:
-        """False for an append that is in the log already, or came after a later one."""
+        """Record an append; False if it, or a later one of its producer, is in the log already."""
         before = self._highest.get(tag.producer)
         if before is not None and tag.sequence <= before:
             return False

@@ -1,10 +1,10 @@
-"""Stability: what every member of the primary view has delivered (and, if wanted, on its disk) is never taken back.
+"""Stability: what every member of the primary view has delivered, and optionally persisted, is never rolled back.
 
-    we are further          -> the coordinator is told, at first at once, then ever more seldom until it has confirmed
-    all have told           -> the smallest is stable; the coordinator tells all
-    somebody is told again  -> whoever is not ahead of what is confirmed hears that again
+    the log advances         -> report the position to the coordinator, with back-off until it confirms
+    all members have reported -> the smallest position is stable; the coordinator announces it to all
+    a report repeats          -> if the position was confirmed already, the coordinator repeats the announcement
 
-Invariant: nothing is called stable that we have not delivered.
+Invariant: nothing is stable here that was not delivered here.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from motet.protocol.wire.frames import Progress, Stable
 
 @dataclass(frozen=True, slots=True)
 class StableAdvanced(Effect):
-    """Every member of the primary view has delivered the log up to `position`: it is never taken back."""
+    """Every member of the primary view has delivered the log up to `position`: it is never rolled back."""
 
     position: int
 
 
 class Stability:
     def __init__(self, local: Address, log: LogProgress, config: OrderingConfig) -> None:
-        self.confirmed = -1  # all of this view are known to be so far
+        self.confirmed = -1  # All members of this view are known to have reached this position.
         self._local = local
         self._log = log
         self._config = config
         self._view = View(NO_VIEW, (local,), is_primary=False)
-        self._reported: dict[Address, int] = {}  # at the coordinator: how far each member is
-        self.report_at: int | None = None  # the next moment that matters here
-        self._reports = 0  # since we last were further
+        self._reported: dict[Address, int] = {}  # At the coordinator: the position of each member.
+        self.report_at: int | None = None  # The deadline of the next report.
+        self._reports = 0  # Reports since the log last advanced, for the back-off.
 
     @property
     def reached(self) -> int:
-        """How far we say that we are."""
+        """The position to report."""
         log = self._log
         return min(log.position, log.persisted) if self._config.waits_for_disk else log.position
 
@@ -52,7 +52,7 @@ class Stability:
         self.report_at = None
 
     def moved(self, now: int) -> None:
-        """We are further: the first word leaves at once."""
+        """The log has advanced: the first report is sent at once, later ones after `progress_ns`."""
         self._reports = 0
         self.report_at = now if self.report_at is None else min(self.report_at, now + self._config.progress_ns)
 
@@ -85,7 +85,7 @@ class Stability:
         return [StableAdvanced(position)]
 
     def tick(self, now: int) -> list[Effect]:
-        """Say how far we are until we hear that all are as far; the coordinator gathers."""
+        """Report the own position until the coordinator has confirmed it; the coordinator itself takes the minimum."""
         if self.report_at is None or now < self.report_at:
             return []
         if not self._view.is_primary or self.confirmed >= self.reached:

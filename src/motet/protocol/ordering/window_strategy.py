@@ -1,15 +1,15 @@
-"""Total order on the reliable multicast: DATA and SEQ ride in each sender's stream, proposals come back gathered.
+"""Total order on the reliable multicast: DATA and SEQ travel in the sender's stream, proposals return in batches.
 
-    we have something to order   -> it goes out as the window of frames under way allows, in a primary view only; it is
-                                    proposed in the moment in which it leaves
-    a frame to be ordered        -> proposed; one datagram answers all frames of a batch: to its sender, or to all
-    proposals of all             -> the final numbers ride on our next frame, or on one of their own
-    ... and all were told        -> everybody knows them already (early.py), and they may wait for a lift
-    proposals that are late      -> asked for again
+    a frame waits in the outbox -> it is sent in a primary view, as the window of frames in flight allows; this member
+                                   proposes for it at that moment
+    a frame to be ordered       -> it gets a proposal; one datagram has those of a whole batch, to its sender or to all
+    proposals of all            -> SEQ: the agreed numbers are piggybacked on the next own frame, or sent alone
+    ... that went to all        -> every member knows the numbers already (fast_path.py), so SEQ may wait for a frame
+    proposals are late          -> they are requested again
 
-Ids are not on the wire: a frame's id is its place among the ordered ones of its sender's stream in this view.
+Ids are not on the wire: the id of a frame is its index among the ordered frames of its sender's stream in this view.
 
-Invariant: frames of ours under way <= window.
+Invariant: own frames in flight <= window.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from motet.protocol.core.counters import Count, Counters
 from motet.protocol.core.effects import Broadcast, Effect, Frame, Transmit
 from motet.protocol.core.identity import Address
+from motet.protocol.core.timers import earlier
 from motet.protocol.core.view import NO_VIEW, View
 from motet.protocol.ordering.config import MOST_IN_FLIGHT, OrderingConfig
 from motet.protocol.ordering.dissemination import Retransmission
@@ -29,15 +30,16 @@ from motet.protocol.wire.frames import AgreedNumbers, ProposalRequest, Proposals
 from motet.protocol.wire.ordered import Ordered, SequenceNumber, Tag, header, seal
 
 Runs = list[tuple[int, int, int]]
-MOST_PENDING = (
-    8  # with more in the hold-back queue there is enough under way for numbers to ride on: the sender is told
-)
-MOST_DOUBLINGS = 1  # one late proposal holds up the whole log, and a question is a small datagram: keep on asking
+# With more frames than this in the hold-back queue, there are enough frames to piggyback on: the fast path would only
+# cost datagrams, so proposals go to the sender alone.
+MOST_PENDING = 8
+# One missing proposal blocks the whole log and a request is a small datagram, so there is hardly any back-off.
+MOST_DOUBLINGS = 1
 
 
 class WindowStrategy:
     delivers_undecided = True
-    is_fast_path_allowed = True  # until membership says otherwise
+    is_fast_path_allowed = True  # Until membership says otherwise.
 
     def __init__(self, local: Address, config: OrderingConfig, outbox: Outbox, counters: Counters) -> None:
         self._local = local
@@ -55,20 +57,18 @@ class WindowStrategy:
             FastPath(isis, len(view.members)) if len(view.members) <= self._config.fast_path_members else None
         )
         self._is_frozen = False
-        self.sent = 0  # frames of ours in this view
-        self._unicast_through = 0  # up to this id, proposals for frames of ours were told to us alone
-        self._piggyback_deadline: int | None = None  # when numbers that wait make a frame of their own
+        self.sent = 0  # Own frames sent in this view.
+        self._unicast_through = 0  # Own frames up to this id got proposals that were not broadcast.
+        self._piggyback_deadline: int | None = None  # When waiting agreed numbers are sent in a frame of their own.
         self._is_piggyback_due = False
-        self._piggybacks: list[SequenceNumber] = []  # final numbers of ours that have not left yet
-        self._first_piggyback = 1  # the id that the first of them belongs to
-        self._announced = [0] * len(
-            view.members
-        )  # up to this id, each sender's stream has told the numbers of its frames
-        self._unsent_proposals: dict[int, Runs] = {}  # proposals that a sender has not been told
+        self._piggybacks: list[SequenceNumber] = []  # Agreed numbers of own frames that were not sent yet.
+        self._first_piggyback = 1  # The id that the first of them belongs to.
+        self._announced = [0] * len(view.members)  # Per sender, the id up to which SEQ has arrived.
+        self._unsent_proposals: dict[int, Runs] = {}  # Proposals of the current batch, by sender.
         self._ask_at: int | None = None
         self._asked = 0
 
-    # What the multicast stream takes from us
+    # Bodies for the own multicast stream
 
     @property
     def is_eager(self) -> bool:
@@ -80,22 +80,22 @@ class WindowStrategy:
         return outbox.may_leave and self._view.is_primary and outbox.frames_in_flight < self._config.window
 
     def next_body(self, now: int) -> bytes | None:
-        """Something to be ordered, with numbers riding on it, or numbers alone."""
+        """A frame to be ordered, with piggybacked agreed numbers, or agreed numbers alone."""
         if self._may_send:
             return self._next_data(now)
         return self.attach(b"", now) if self._is_piggyback_due else None
 
     def _next_data(self, now: int) -> bytes:
-        """It is in our queue, and proposed, before anybody else can have it: so its number can go with it."""
+        """Put the frame into the own hold-back queue before it is sent, so that it can carry this member's proposal."""
         self.sent += 1
         sealed, draft = self._outbox.next(now, self._header)
         number = self._isis.receive_data(self._rank, self.sent, draft.body, draft.sent_at, draft.tag)
-        assert number is not None, "frames of ours enter in the order of their ids"
+        assert number is not None, "own frames enter the queue in the order of their ids"
         self._isis.receive_proposal(self._rank, self.sent, number)
         return sealed
 
     def attach(self, body: bytes, now: int) -> bytes:
-        """A plain body that is about to leave takes along what is waiting."""
+        """Piggyback waiting agreed numbers on a plain body that is about to be sent."""
         if not self._piggybacks:
             return body
         return seal(*self._take_piggybacks(), body, is_ordered=False, sent_at=now + self._outbox.wall_offset_ns)
@@ -105,7 +105,7 @@ class WindowStrategy:
         return header(*self._take_piggybacks(), is_ordered=True, sent_at=sent_at, tag=tag, proposed=proposed)
 
     def _take_piggybacks(self) -> tuple[int, list[SequenceNumber]]:
-        """The numbers that ride on the next frame, and the id that the first of them belongs to."""
+        """Remove the agreed numbers for the next frame; returns the id that the first belongs to, and the numbers."""
         piggybacks, first = self._piggybacks[: self._config.most_piggybacks], self._first_piggyback
         self._first_piggyback += len(piggybacks)
         del self._piggybacks[: len(piggybacks)]
@@ -113,7 +113,7 @@ class WindowStrategy:
             self._piggyback_deadline, self._is_piggyback_due = None, False
         return first, piggybacks
 
-    # What the streams bring
+    # Bodies that the streams deliver
 
     def take(self, rank: int, ordered: Ordered) -> None:
         if ordered.numbers:
@@ -132,16 +132,16 @@ class WindowStrategy:
             self._fast_path.add_proposal(rank, frame_id, self._rank, proposal)
 
     def _take_data(self, isis: Isis, rank: int, ordered: Ordered) -> int | None:
-        """Our proposal for a frame of somebody else; ours are proposed when they leave."""
+        """The proposal for another member's frame; an own frame got its proposal when it was sent."""
         if not ordered.is_ordered or rank == self._rank:
             return None
         if isis.held_back(rank) >= MOST_IN_FLIGHT:
-            self._counters[Count.FRAME_OUTSIDE_WINDOW] += 1  # its sender does not wait for us, as it should
+            self._counters[Count.FRAME_OUTSIDE_WINDOW] += 1  # Its sender ignores the in-flight limit.
             return None
         return isis.receive_data(rank, isis.received(rank) + 1, ordered.inner, ordered.sent_at, ordered.tag)
 
     def advance(self, now: int) -> None:
-        """Numbers that have become final wait for a lift. While the view ends nothing more becomes final."""
+        """Decide on the fast path and queue newly agreed numbers for SEQ. A frozen view decides nothing more."""
         if self._is_frozen:
             return
         if self._fast_path is not None and self.is_fast_path_allowed:
@@ -166,21 +166,21 @@ class WindowStrategy:
         self._asked, self._ask_at = 0, now + self._config.ask_ns if self.sent > self._isis.agreed_through else None
 
     def outgoing(self) -> list[Effect]:
-        """One datagram to each sender of this batch, or to all."""
+        """Send the proposals of this batch: one datagram per sender, or a broadcast on the fast path."""
         if not self._unsent_proposals:
             return []
         owed, self._unsent_proposals = self._unsent_proposals, {}
-        tells_all = self._fast_path is not None and len(self._isis.queue) <= MOST_PENDING
+        is_broadcasting = self._fast_path is not None and len(self._isis.queue) <= MOST_PENDING
         made: list[Effect] = []
         for rank, runs in owed.items():
             sender = self._view.members[rank]
-            if tells_all and len(runs) <= MOST_PENDING:
+            if is_broadcasting and len(runs) <= MOST_PENDING:
                 made.append(Broadcast(Proposals(self._view.id, tuple(runs), sender.incarnation)))
             else:
                 made += self._proposals(sender, runs)
         return made
 
-    # What other members say
+    # Frames of other members
 
     def receive(self, source: Address, frame: Frame) -> list[Effect]:
         if isinstance(frame, Proposals):
@@ -216,7 +216,7 @@ class WindowStrategy:
                 fast_path.add_proposal(rank, frame_id, proposer, number + frame_id - first)
 
     def _on_request(self, source: Address, frame: ProposalRequest) -> list[Effect]:
-        """Say again what we said; what we have not received yet is proposed when it comes."""
+        """Repeat the requested proposals. Frames that have not arrived here get theirs when they do."""
         runs: Runs = []
         rank = self._ranks[source]
         for frame_id in range(
@@ -224,14 +224,14 @@ class WindowStrategy:
         ):
             if (number := self._proposed(rank, frame_id)) is not None:
                 _extend(runs, frame_id, number)
-        return self._proposals(source, runs[: self._config.most_runs])  # one datagram; for the rest it asks again
+        return self._proposals(source, runs[: self._config.most_runs])  # One datagram per request bounds the answer.
 
     def _proposed(self, rank: int, frame_id: int) -> int | None:
         number = self._isis.proposed(rank, frame_id)
         return number if number is not None or self._fast_path is None else self._fast_path.proposed(rank, frame_id)
 
     def _proposals(self, to: Address, runs: Runs) -> list[Effect]:
-        """As many datagrams as it takes."""
+        """The proposals, in as many datagrams as they need."""
         most = self._config.most_runs
         parts = (tuple(runs[start : start + most]) for start in range(0, len(runs), most))
         return [Transmit(to, Proposals(self._view.id, part)) for part in parts]
@@ -239,7 +239,7 @@ class WindowStrategy:
     # Time
 
     def tick(self, now: int) -> list[Effect]:
-        """Numbers have waited long enough for a lift. Proposals may be lost; whoever owes us some is asked."""
+        """Send waiting agreed numbers without a frame to piggyback on, and request missing proposals."""
         if self._piggyback_deadline is not None and now >= self._piggyback_deadline:
             self._piggyback_deadline, self._is_piggyback_due = None, True
         if self._ask_at is None or now < self._ask_at:
@@ -251,13 +251,12 @@ class WindowStrategy:
         return [Transmit(member, ProposalRequest(self._view.id, *span)) for member, span in late.items()]
 
     def next_deadline(self) -> int | None:
-        ask, attach = self._ask_at, self._piggyback_deadline
-        return attach if ask is None or (attach is not None and attach < ask) else ask
+        return earlier(self._ask_at, self._piggyback_deadline)
 
     def retransmissions(self) -> list[Retransmission]:
-        return []  # the reliable multicast repairs what is lost
+        return []  # The reliable multicast repairs what is lost.
 
-    # The end of a view: the streams are the same for all who end it; beside them there is what was decided early
+    # A flush. The streams are the same for all survivors; what the fast path decided is reported in addition.
 
     def freeze(self) -> None:
         self._is_frozen = True
@@ -277,11 +276,11 @@ class WindowStrategy:
         conclude_with(isis, self._view.members, agreed)
 
     def end_view(self, *, log_continues: bool) -> list[Effect]:
-        """Others may hold what we do not know to be decided, and go on with it without us."""
+        """Own frames in flight fail: the others may have decided and delivered them without this member knowing."""
         self._ask_at = self._piggyback_deadline = self._fast_path = None
         return self._outbox.fail()
 
-    # The stream is held back for us
+    # The multicast stream is paused instead
 
     def pause(self) -> None: ...
 
@@ -295,7 +294,7 @@ class WindowStrategy:
 
 
 def _extend(runs: Runs, frame_id: int, number: int) -> None:
-    """Add one proposal: to the last run, if it continues it."""
+    """Add one proposal, to the last run if it continues that."""
     if runs:
         first, count, start = runs[-1]
         if frame_id == first + count and number == start + count:

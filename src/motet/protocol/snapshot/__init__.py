@@ -1,4 +1,4 @@
-"""Global snapshots of the group, after Chandy and Lamport: one consistent cut through all members and channels."""
+"""Global snapshots of the group by the Chandy-Lamport algorithm: one consistent state of all members and channels."""
 
 from motet.protocol.snapshot.config import SnapshotConfig
 from motet.protocol.snapshot.machine import RecordState, SnapshotFailed, Snapshots, SnapshotTaken

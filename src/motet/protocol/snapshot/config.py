@@ -1,4 +1,4 @@
-"""What can be set about global snapshots."""
+"""The settings of global snapshots."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from motet.protocol.core.units import MILLISECOND, SECOND
 
 @dataclass(frozen=True, slots=True)
 class SnapshotConfig:
-    timeout_ns: int = 10 * SECOND  # a snapshot that is not whole by then has failed; others forget it after twice that
-    most_bytes: int = 32 << 20  # one member's state and messages in flight; a report must fit into one message
-    most_gathered_bytes: int = 256 << 20  # all reports of one snapshot, at its initiator
-    most_running: int = 16  # snapshots that a member records at once; further ones are refused
+    timeout_ns: int = 10 * SECOND  # A snapshot incomplete after this fails; other members drop it after twice as long.
+    most_bytes: int = 32 << 20  # One member's state and messages in flight; a report must fit into one message.
+    most_gathered_bytes: int = 256 << 20  # All reports of one snapshot, at its initiator.
+    most_running: int = 16  # Snapshots that a member records at the same time; further ones are refused.
 
     def __post_init__(self) -> None:
         require_between("timeout_ns", self.timeout_ns, MILLISECOND, 3_600 * SECOND)

@@ -1,6 +1,6 @@
-"""A snapshot as an Arrow table and as files: one row per member and per message in flight. Spark reads it as it is.
+"""A snapshot as an Arrow table and as files that Spark can read: one row per member and per message in flight.
 
-This is the one file of the room that knows pyarrow; the machine never imports it.
+This is the only module of the package that imports pyarrow; the protocol machine never imports it.
 """
 
 from __future__ import annotations
@@ -39,20 +39,23 @@ SNAPSHOT_SCHEMA = pa.schema(
     [
         ("snapshot", pa.string()),
         ("view", pa.string()),
-        ("kind", pa.string()),  # member, in_flight or waiting
-        ("member", pa.string()),  # whose report it is
-        ("sender", pa.string()),  # of a message
-        ("receiver", pa.string()),  # of a message; null: it waits at its sender, and is for the group
+        ("kind", pa.string()),  # "member", "in_flight" or "waiting".
+        ("member", pa.string()),  # The member whose report has the row.
+        ("sender", pa.string()),  # The sender of a message.
+        ("receiver", pa.string()),  # The receiver of a message; null for a waiting message to the group.
         ("channel", pa.string()),
         ("port", pa.int32()),
-        ("index", pa.int64()),  # of a message: its place in the channel, oldest first
-        ("payload", pa.binary()),  # of a member: the application's state
+        ("index", pa.int64()),  # The index of a message in its channel, oldest first.
+        ("payload", pa.binary()),  # The payload of a message, or the application's state of a member.
         ("recorded_at", pa.timestamp("us", tz="UTC")),
         ("position", pa.int64()),
         ("stable", pa.int64()),
         ("windows", pa.list_(_WINDOW)),
         ("held_back", pa.list_(_HELD_BACK)),
-        ("retransmitted", pa.list_(_RETRANSMITTED)),  # with the continuous strategy: sent again, and to whom
+        (
+            "retransmitted",
+            pa.list_(_RETRANSMITTED),
+        ),  # With the continuous strategy: frames that are being resent, and to whom.
     ]
 )
 
@@ -67,7 +70,7 @@ def write_parquet(result: SnapshotResult, path: Path | str) -> None:
 
 
 def write_files(result: SnapshotResult, directory: Path | str) -> tuple[Path, Path]:
-    """`snapshot-<initiator>-<number>.json` and `.parquet` in this directory."""
+    """Write `snapshot-<initiator>-<number>.json` and `.parquet` into this directory."""
     stem = Path(directory) / f"snapshot-{result.id.initiator:016x}-{result.id.number}"
     as_json, as_parquet = stem.with_suffix(".json"), stem.with_suffix(".parquet")
     as_json.parent.mkdir(parents=True, exist_ok=True)

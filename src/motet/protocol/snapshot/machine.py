@@ -1,17 +1,17 @@
-"""Chandy-Lamport snapshots of the whole group: any member starts one, several may run theirs at once.
+"""Chandy-Lamport snapshots of the group: any member can start one, and several can run at the same time.
 
-    we start one, or a first marker comes  -> the application is asked for its state; from here on we record channels
-    the application has given its state    -> our marker goes into every channel, before anything that is sent later
-    a marker of a member comes             -> its channel is recorded no longer
-    all channels have ended                -> our report goes to the initiator
-    all reports are here                   -> the snapshot is taken
-    the view changes, a member refuses,
-    we leave, or it takes too long         -> the snapshot has failed, and its initiator says why
+    a snapshot starts, or a first marker arrives -> ask the application for its state and start to record the channels
+    the application supplies its state           -> send a marker into every channel, before any later message
+    a marker arrives on a channel                -> stop recording that channel
+    markers have arrived on all channels         -> send the report to the initiator
+    all reports have arrived                     -> the snapshot is complete
+    the view changes, a member refuses or leaves,
+    or the timeout expires                       -> the snapshot fails, and its initiator reports why
 
-docs/design/snapshot.md has the argument why the result is a consistent cut.
+docs/design/snapshot.md argues why the result is a consistent global state.
 
-Invariants: one snapshot of each initiator is recorded at a time, and at most `most_running` of all; nothing that was
-recorded outlives its view.
+Invariants: at most one snapshot of each initiator and at most `most_running` in total are recorded at a time; no
+recording outlives its view.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from motet.protocol.snapshot.participation import LocalState, Participation
 from motet.protocol.wire.body import MAX_MESSAGE_BYTES
 from motet.protocol.wire.snapshot import Abandon, Marker, Message, Report, SnapshotId, SnapshotRefusal, decode, encode
 
-MOST_MISSED = 256  # snapshots of views that we are not in yet; no group has so many members that start one at once
+MOST_MISSED = 256  # Snapshots of views not installed here yet; no group starts more than this at the same time.
 
 
 @dataclass(frozen=True, slots=True)
 class RecordState(Effect):
-    """Give the application's state as it is here: after all deliveries before this, and before all later ones.
+    """Ask for the application's state at exactly this point: after all earlier deliveries, before all later ones.
 
-    Whatever the application sends before it answers belongs to that state; what it sends later does not.
+    What the application sends before it answers belongs to that state; what it sends later does not.
     """
 
     snapshot: SnapshotId
@@ -48,27 +48,27 @@ class RecordState(Effect):
 class SnapshotTaken(Effect):
     snapshot: SnapshotId
     view: View
-    reports: Mapping[Address, Report]  # one of every member of the view, oldest first
+    reports: Mapping[Address, Report]  # One of every member of the view, oldest first.
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotFailed(Effect):
     snapshot: SnapshotId
     reason: str
-    is_transient: bool = False  # what hindered it is over soon: another one may well be taken
+    is_transient: bool = False  # The cause is temporary, so another snapshot may succeed soon.
 
 
 @dataclass(frozen=True, slots=True)
 class SendMarker(Effect):
-    """For the stack: this goes into every channel that begins here, in order with the messages in it."""
+    """For the member: send this into every outgoing channel, in order with the messages there."""
 
     data: bytes
-    to_itself: bool  # there is a unicast channel to ourselves as well
+    to_itself: bool  # There is a unicast connection to this member itself, which needs a marker as well.
 
 
 @dataclass(frozen=True, slots=True)
 class SendSnapshotMessage(Effect):
-    """For the stack: this goes to one member, by unicast."""
+    """For the member: send this to one member by unicast."""
 
     to: Address
     data: bytes
@@ -76,7 +76,7 @@ class SendSnapshotMessage(Effect):
 
 @dataclass(slots=True)
 class _OwnSnapshot:
-    """A snapshot of our own."""
+    """A snapshot that this member initiated."""
 
     snapshot: SnapshotId
     view: View
@@ -95,14 +95,14 @@ class Snapshots:
         self._number = 0
         self._own: _OwnSnapshot | None = None
         self._parts: dict[SnapshotId, Participation] = {}
-        self._missed: dict[SnapshotId, ViewId] = {}  # in views that are not ours yet, by initiators that we do not know
-        self._seen: dict[int, int] = {}  # initiator -> its highest number; what is not being recorded is over here
+        self._missed: dict[SnapshotId, ViewId] = {}  # Of views not installed here, by initiators not known here.
+        self._seen: dict[int, int] = {}  # The highest number of each initiator; what is not recorded has ended here.
         self._timers: Timers[SnapshotId] = Timers()
 
     # What the application asks for
 
     def start(self, now: int) -> tuple[SnapshotId, list[Effect]]:
-        """Begin one of our own. It ends with SnapshotTaken or with SnapshotFailed, whatever happens."""
+        """Start a snapshot. It always ends with either SnapshotTaken or SnapshotFailed."""
         if self._own is not None:
             raise SnapshotRunningError(
                 f"snapshot {self._own.snapshot} of this member is not finished; wait for its end, then start again"
@@ -116,7 +116,7 @@ class Snapshots:
         return snapshot, self._begin(snapshot, self._view, now)
 
     def supply(self, snapshot: SnapshotId, state: bytes, local: LocalState, now: int) -> list[Effect]:
-        """The application's answer to RecordState. Too late for a snapshot that has ended meanwhile does no harm."""
+        """The application's answer to RecordState; ignored if the snapshot has ended meanwhile."""
         part = self._parts.get(snapshot)
         if part is None or part.is_supplied:
             return []
@@ -127,7 +127,7 @@ class Snapshots:
         return [SendMarker(encode(marker), local.talks_to_itself), *self._report_if_complete(part, now)]
 
     def refuse(self, snapshot: SnapshotId, reason: str, now: int, *, is_transient: bool = False) -> list[Effect]:
-        """The other answer to RecordState: there is no state to give, or not yet."""
+        """The application's other answer to RecordState: it has no state to supply, or not yet."""
         part = self._parts.get(snapshot)
         return (
             self._give_up(part, reason, now, is_transient=is_transient)
@@ -136,16 +136,16 @@ class Snapshots:
         )
 
     def leave(self) -> list[Effect]:
-        """We go: nothing is recorded any more, neither for us nor for others."""
+        """This member leaves: drop all recordings, its own and those for other initiators."""
         self._has_left = True
         effects = self._fail("this member leaves the group")
         self._forget_all()
         return effects
 
-    # What membership says
+    # Views
 
     def begin_view(self, view: View, *, lacks_state: bool) -> list[Effect]:
-        """A cut through two views means nothing: whatever was running has failed."""
+        """Fail all running snapshots, because a snapshot across two views is not consistent."""
         before, self._view, self._lacks_state = self._view, view, lacks_state
         effects: list[Effect] = []
         if self._own is not None and before is not None:
@@ -160,10 +160,10 @@ class Snapshots:
         return effects
 
     def has_state(self) -> None:
-        """The application's state, which the member came in without, is here."""
+        """The application has received its state, which it lacked when it joined."""
         self._lacks_state = False
 
-    # What the channels bring
+    # Deliveries of the channels
 
     @property
     def is_recording(self) -> bool:
@@ -176,7 +176,7 @@ class Snapshots:
     def record(
         self, channel: Channel, sender: Address, port: int, messages: Sequence[bytes], first: int, now: int
     ) -> list[Effect]:
-        """These were just delivered here: for every snapshot that we record, they may have been in flight."""
+        """Record messages that were just delivered: for each running snapshot they may have been in flight."""
         effects: list[Effect] = []
         for part in list(self._parts.values()):
             part.record(channel, sender, port, messages, first)
@@ -185,7 +185,7 @@ class Snapshots:
         return effects
 
     def receive(self, channel: Channel, sender: Address, data: bytes, now: int) -> list[Effect]:
-        """A message of port SNAPSHOT, at its place among the others of this channel."""
+        """A message of port SNAPSHOT, in order among the other messages of this channel."""
         message = decode(data)
         match message:
             case Marker():
@@ -200,7 +200,7 @@ class Snapshots:
         return []
 
     def settle(self, delivered: Mapping[Address, int], now: int) -> list[Effect]:
-        """Everything that the machines delivered so far was recorded; `delivered` says how far that is, per sender."""
+        """All deliveries so far were recorded; `delivered` has the id of the last ordered frame of each sender."""
         effects: list[Effect] = []
         for part in list(self._parts.values()):
             part.settle(delivered)
@@ -222,9 +222,9 @@ class Snapshots:
     # Recording
 
     def _hindrance(self, snapshot: SnapshotId | None = None) -> str | None:
-        """Why we cannot take part in a snapshot."""
+        """Why this member cannot take part in a snapshot, or None."""
         if snapshot in self._missed:
-            return "it was not in this view yet when markers came; start again"
+            return "it was not in this view yet when markers arrived; start again"
         if self._view is None or self._has_left:
             return "this member is not in a group"
         if self._lacks_state:
@@ -254,15 +254,15 @@ class Snapshots:
         return effects + self._report_if_complete(part, now)
 
     def _join(self, channel: Channel, sender: Address, marker: Marker, now: int) -> list[Effect] | None:
-        """The first marker of a snapshot that we hear of; None when it is none, or late."""
+        """The first marker of a snapshot that arrives here; None if it is late or invalid."""
         snapshot, view = marker.snapshot, self._view
         if snapshot.number <= self._seen.get(snapshot.initiator, 0):
-            return None  # it has ended here, or a later one has taken its place
+            return None  # It has ended here, or a later one of its initiator has replaced it.
         initiator = self._initiator(snapshot)
         if view is None or marker.view != view.id or sender not in view or initiator is None:
             return self._refuse_stranger(channel, sender, marker)
         if initiator == self._local:
-            self._counters[Count.FRAME_MISPLACED] += 1  # we never started it
+            self._counters[Count.FRAME_MISPLACED] += 1  # This member never started it.
             return None
         self._drop_earlier(snapshot)
         if (reason := self._hindrance(snapshot)) is not None:
@@ -271,9 +271,10 @@ class Snapshots:
         return self._begin(snapshot, view, now)
 
     def _refuse_stranger(self, channel: Channel, sender: Address, marker: Marker) -> list[Effect] | None:
-        """A marker of another view, which went past us, and does not come again: the initiator must not wait in vain.
+        """Refuse a marker of a different view: it is not repeated, and the initiator must not wait for the timeout.
 
-        Multicast keeps what comes before its view. Unicast knows no views, and each member speaks to us alone as well.
+        Only unicast markers need this. Multicast buffers frames of later views; unicast is independent of views, and
+        every member sends a marker by unicast as well.
         """
         self._counters[Count.FRAME_MISPLACED] += 1
         snapshot, ours = marker.snapshot, self._view.id if self._view is not None else marker.view
@@ -289,7 +290,7 @@ class Snapshots:
         return self._send_to(initiator, SnapshotRefusal(snapshot, reason, is_transient=True))
 
     def _drop_earlier(self, snapshot: SnapshotId) -> None:
-        """Its initiator has given up an earlier one, since it starts another."""
+        """Drop an earlier snapshot of the same initiator, which must have given it up to start another."""
         for earlier in [part for part in self._parts if part.initiator == snapshot.initiator]:
             self._forget(earlier)
             self._counters[Count.SNAPSHOT_ABANDONED] += 1
@@ -303,10 +304,10 @@ class Snapshots:
             return self._give_up(part, self._too_large(part), now)
         initiator = self._initiator(part.snapshot)
         if initiator == self._local:
-            del self._parts[part.snapshot]  # the clock of the gathering goes on
+            del self._parts[part.snapshot]  # The timer keeps running: it now limits the wait for the other reports.
             return self._on_report(self._local, report, len(data))
         self._forget(part.snapshot)
-        assert initiator is not None, "the initiator is in the view, or nothing would be recorded"
+        assert initiator is not None, "only snapshots of members of the view are recorded"
         return [SendSnapshotMessage(initiator, data)]
 
     def _give_up(self, part: Participation, reason: str, now: int, *, is_transient: bool = False) -> list[Effect]:
@@ -323,10 +324,10 @@ class Snapshots:
     def _too_large(self, part: Participation) -> str:
         return (
             f"the state and the messages in flight are {part.recorded_bytes} bytes, and most_bytes allows "
-            f"{self._config.most_bytes}; raise it, or take the snapshot when less is under way"
+            f"{self._config.most_bytes}; raise it, or take the snapshot when less is in flight"
         )
 
-    # Gathering
+    # Collecting reports
 
     def _on_report(self, sender: Address, report: Report, size: int) -> list[Effect]:
         own = self._own
@@ -335,7 +336,7 @@ class Snapshots:
             return []
         if not _names_members_only(report, own.view):
             self._counters[Count.SNAPSHOT_REJECTED] += 1
-            return self._fail(f"the report of {sender} names channels of strangers")
+            return self._fail(f"the report of {sender} names channels of processes outside the view")
         own.reports[sender] = report
         own.gathered_bytes += size
         if own.gathered_bytes > self._config.most_gathered_bytes:
@@ -357,7 +358,7 @@ class Snapshots:
         missing = ", ".join(str(member) for member in own.view.members if member not in own.reports)
         return (
             f"after {format_ns(self._config.timeout_ns)} there is no report of {missing}: its application takes no "
-            f"deliveries or gives no state, or a channel to it stands still; start again"
+            f"deliveries or supplies no state, or a channel to it has stalled; start again"
         )
 
     def _on_refusal(self, sender: Address, refusal: SnapshotRefusal) -> list[Effect]:
@@ -368,7 +369,7 @@ class Snapshots:
         return self._fail(f"{sender} cannot take part: {refusal.reason}", is_transient=refusal.is_transient)
 
     def _fail(self, reason: str, *, is_transient: bool = False, tells: bool = True) -> list[Effect]:
-        """Our own snapshot, if one is running; the others need not record it any longer, and are told so."""
+        """Fail the own snapshot, if one is running, and tell the other members to drop it."""
         own = self._own
         if own is None:
             return []
@@ -388,14 +389,14 @@ class Snapshots:
             self._counters[Count.SNAPSHOT_ABANDONED] += 1
         return []
 
-    # Both
+    # Shared
 
     def _initiator(self, snapshot: SnapshotId) -> Address | None:
         members = self._view.members if self._view is not None else ()
         return next((member for member in members if member.incarnation == snapshot.initiator), None)
 
     def _close_book(self, snapshot: SnapshotId) -> None:
-        """No marker of it that is still to come, nor of an earlier one, begins anything."""
+        """Ignore later markers of this snapshot and of earlier ones of its initiator."""
         self._seen[snapshot.initiator] = max(snapshot.number, self._seen.get(snapshot.initiator, 0))
 
     def _send_to(self, to: Address, message: Message) -> list[Effect]:

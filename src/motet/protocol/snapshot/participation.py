@@ -1,10 +1,11 @@
-"""One snapshot at one member: from the moment at which its state was asked for, until every channel has said enough.
+"""One snapshot at one member: from the request for its state until every channel is recorded.
 
-Of every member of the view there are three channels to us: what it sends to us alone, its multicast stream, and what it
-wants ordered. Each is recorded from our own recording on. The first two end with the sender's marker in them. The third
-has no marker of its own: the one in the multicast stream names the last frame that counts (docs/design/snapshot.md).
+Every member of the view has three channels to this one: unicast, its multicast stream, and its ordered frames. Each is
+recorded from the moment at which the local state was requested. Recording of the first two ends with the sender's
+marker in them. The third has no marker of its own: the one in the multicast stream names the last ordered frame that
+counts (docs/design/snapshot.md).
 
-Invariant: a channel that is not open any more never grows again; `recorded_bytes` counts everything that was kept.
+Invariants: a closed channel records nothing more; `recorded_bytes` counts everything that was recorded.
 """
 
 from __future__ import annotations
@@ -27,21 +28,21 @@ from motet.protocol.wire.snapshot import (
     Waiting,
 )
 
-MESSAGE_OVERHEAD = 16  # what one message costs beside its payload, so that empty ones are bounded, too
+MESSAGE_OVERHEAD = 16  # Counted per message besides its payload, so that empty messages are bounded, too.
 
 
 @dataclass(frozen=True, slots=True)
 class LocalState:
-    """What the stack knows at the moment at which the application has given its state."""
+    """The member's own state at the moment at which the application has supplied its state."""
 
-    recorded_at: int = 0  # wall clock, ns
+    recorded_at: int = 0  # Wall clock, in nanoseconds.
     position: int = 0
     stable: int = 0
     windows: tuple[StreamWindow, ...] = ()
     held_back: tuple[HeldBackFrame, ...] = ()
-    waiting: tuple[Waiting, ...] = ()  # accepted, and in no channel yet: above all what is to be ordered
-    ordered: int = 0  # frames to be ordered that were sent in this view
-    talks_to_itself: bool = False  # there is a unicast connection to ourselves
+    waiting: tuple[Waiting, ...] = ()  # Accepted messages that are in no channel yet, mostly ones to be ordered.
+    ordered: int = 0  # Frames to be ordered that were sent in this view.
+    talks_to_itself: bool = False  # There is a unicast connection to this member itself.
     retransmitted: tuple[Retransmitted, ...] = ()
 
 
@@ -54,8 +55,8 @@ class Participation:
         self._local = LocalState()
         self._open = {(channel, member) for channel in Channel for member in view.members}
         self._in_flight: dict[tuple[Channel, Address], list[InFlight]] = {}
-        self._last_ordered: dict[Address, int] = {}  # of each sender: the last ordered frame before its marker
-        self._late = 0  # messages of the log that were delivered since, while the application made up its answer
+        self._last_ordered: dict[Address, int] = {}  # Per sender, its last ordered frame before its marker.
+        self._late = 0  # Messages of the log that were delivered after the request and before the application's answer.
 
     @property
     def is_supplied(self) -> bool:
@@ -70,14 +71,15 @@ class Participation:
         return sorted(self._open, key=lambda key: (key[0].value, key[1]))
 
     def supply(self, state: bytes, local: LocalState, us: Address) -> None:
-        position = max(0, local.position - self._late)  # where the log stood when recording began: what the state is of
+        # The application's state is that of the request; what was delivered since is recorded as in flight.
+        position = max(0, local.position - self._late)
         self._state, self._local = state, replace(local, position=position, stable=min(local.stable, position))
         self.recorded_bytes += len(state) + sum(map(_cost, local.waiting))
         if not local.talks_to_itself:
             self._open.discard((Channel.UNICAST, us))
 
     def record(self, channel: Channel, sender: Address, port: int, messages: Sequence[bytes], first: int) -> None:
-        """Messages that were delivered here after our recording. `first`: of ordered ones, the id of their frame."""
+        """Record delivered messages if their channel is open. `first`: for ordered ones, the id of their frame."""
         if channel is Channel.TOTAL and not self.is_supplied:
             self._late += len(messages)
         if (channel, sender) not in self._open:
@@ -89,7 +91,7 @@ class Participation:
         self.recorded_bytes += sum(map(_cost, taken))
 
     def close(self, channel: Channel, sender: Address, marker: Marker) -> bool:
-        """The sender's marker has come; False if it has no business here."""
+        """The sender's marker has arrived; False if the channel was closed or has no markers."""
         if channel is Channel.TOTAL or (channel, sender) not in self._open:
             return False
         self._open.remove((channel, sender))
@@ -98,7 +100,7 @@ class Participation:
         return True
 
     def settle(self, delivered: Mapping[Address, int]) -> None:
-        """`delivered`: of each sender, the last ordered frame that was delivered here, and recorded if it had to be."""
+        """Close ordered channels that are complete; `delivered` has the last ordered frame of each sender."""
         for sender, last in self._last_ordered.items():
             if delivered.get(sender, 0) >= last:
                 self._open.discard((Channel.TOTAL, sender))

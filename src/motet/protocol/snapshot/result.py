@@ -1,4 +1,4 @@
-"""The result of a snapshot for people and programs: members by name, bytes as base64, everything that was recorded."""
+"""The result of a snapshot, as JSON for programs and a summary for people: members by name, bytes as base64."""
 
 from __future__ import annotations
 
@@ -18,33 +18,35 @@ from motet.protocol.wire.snapshot import Report, SnapshotId
 
 @dataclass(frozen=True, slots=True)
 class FlyingMessage:
-    """One message that was neither in its receiver's state nor anywhere else than on its way."""
+    """One message that its sender's state contains as sent and its receiver's state does not contain as delivered."""
 
     sender: Address
-    receiver: Address | None  # None: it waits at its sender, and is for the group
+    receiver: Address | None  # None for a waiting message to the group.
     channel: Channel
-    is_waiting: bool  # its sender had accepted it, and put it into no channel yet
-    index: int  # its place in this channel, or in the sender's line
+    is_waiting: bool  # Its sender had accepted it and not sent it yet.
+    index: int  # Its index in the channel, or among the sender's waiting messages.
     port: int
     payload: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotResult:
+    """One consistent cut through a group: the state of each member, and the messages that were in flight."""
+
     id: SnapshotId
     view: View
-    reports: Mapping[Address, Report]  # of every member of the view, oldest first
+    reports: Mapping[Address, Report]  # Of every member of the view, oldest first.
 
     @classmethod
     def of(cls, taken: SnapshotTaken) -> SnapshotResult:
         return cls(taken.snapshot, taken.view, taken.reports)
 
     def state_of(self, member: Address) -> bytes:
-        """What the application of this member gave."""
+        """The state that the application of this member supplied."""
         return self.reports[member].state
 
     def in_flight(self) -> Iterator[FlyingMessage]:
-        """Every message that was under way, once for each receiver that it was still to reach."""
+        """Every message in flight, once for each receiver that it had not reached."""
         names = {member.incarnation: member for member in self.view.members}
         for member, report in self.reports.items():
             for state in report.channels:
@@ -56,7 +58,7 @@ class SnapshotResult:
                 yield FlyingMessage(member, to, late.channel, True, index, late.port, late.payload)
 
     def name_of(self, incarnation: int) -> str | None:
-        """None for nobody in particular, and for one who is not a member."""
+        """The member's name; None for NOBODY; the incarnation alone for a process outside the view."""
         found = (member for member in self.view.members if member.incarnation == incarnation)
         member = next(found, None)
         return trace_name(member) if member is not None else None if incarnation == NOBODY else f"?#{incarnation:016x}"
@@ -132,7 +134,7 @@ class SnapshotResult:
         ]
 
     def retransmitted(self, report: Report) -> list[dict[str, Any]]:
-        """What the continuous strategy still sends, and to whom."""
+        """The frames that the continuous strategy is resending, and to whom."""
         return [
             {"frame": one.frame, "id": one.id, "to": [self.name_of(to) for to in one.recipients]}
             for one in report.retransmitted

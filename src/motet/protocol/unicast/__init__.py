@@ -1,4 +1,4 @@
-"""Reliable unicast, after the seeds `unicast3.txt` and `unicast3-sync.txt`."""
+"""Reliable unicast, after the JGroups design notes UNICAST3 and UNICAST3-SYNC."""
 
 from motet.protocol.unicast.config import UnicastConfig
 from motet.protocol.unicast.machine import Unicast

@@ -1,4 +1,4 @@
-"""What can be set about reliable unicast beyond what all channels share, and why each default is what it is."""
+"""The settings of reliable unicast beyond those that all channels share, with the reason for each default."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from motet.protocol.window.config import ChannelConfig
 
 @dataclass(frozen=True, slots=True)
 class UnicastConfig(ChannelConfig):
-    ack_min_ns: int = 5 * MILLISECOND  # no two acks closer than this, unless a quarter of the window was delivered
-    ack_max_ns: int = 20 * MILLISECOND  # no ack waits longer; a sender allows its peer that much before it resends
-    conn_expiry_ns: int = 60 * SECOND  # idle this long: OPEN becomes CLOSING; 0 never reaps
-    conn_close_ns: int = 30 * SECOND  # CLOSING this long and flushed: CLOSED and removed
-    give_up_ns: int = 60 * SECOND  # unacked and the peer silent this long: removed, and the sender is told
-    sync_timeout_ns: int = 5 * SECOND  # SYNC, SYNC-OK and SYNC-ACK are resent no longer than this
-    max_peers: int = 1_024  # connections in each direction; a peer beyond it is refused
-    remembered_peers: int = 1_024  # closed receive windows whose end we remember, so that nothing comes twice
+    ack_min_ns: int = 5 * MILLISECOND  # Shortest interval of acks, unless a quarter of the window was delivered.
+    ack_max_ns: int = 20 * MILLISECOND  # Longest delay of an ack; a sender waits that much longer before it resends.
+    conn_expiry_ns: int = 60 * SECOND  # A connection idle for this long changes from OPEN to CLOSING; 0 disables it.
+    conn_close_ns: int = 30 * SECOND  # A flushed connection is removed after it was CLOSING for this long.
+    give_up_ns: int = 60 * SECOND  # With messages unacked and a silent peer for this long, sending fails.
+    sync_timeout_ns: int = 5 * SECOND  # SYNC, SYNC-OK and SYNC-ACK are resent for at most this long.
+    max_peers: int = 1_024  # Connections in each direction; further peers are refused.
+    remembered_peers: int = (
+        1_024  # Closed receive windows whose last seqno is kept, so that nothing is delivered twice.
+    )
 
     def __post_init__(self) -> None:
         ChannelConfig.__post_init__(self)

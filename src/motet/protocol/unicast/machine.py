@@ -1,12 +1,12 @@
 """Reliable unicast: the connections of one member to and from all its peers.
 
 Connection ids are serial numbers drawn from one counter. Seqnos of a member never restart: a new connection begins
-above everything that an earlier one used, so that a seqno names the same body for ever, whatever connection carried it.
+above everything that an earlier one used, so that a seqno identifies the same body over all connections.
 docs/design/unicast.md has the state table.
 
 Invariants: at most `max_peers` connections in each direction and as many pending SYNCs; at most `remembered_peers`
-closed windows are remembered; a pending SYNC keeps at most one window of frames. A SYNC that the application asked for
-ends with exactly one `SyncCompleted` or `SyncFailed`, within `sync_timeout_ns` after it was last asked for.
+closed windows are remembered; a pending SYNC buffers at most one window of frames. A SYNC that the application
+requested ends with exactly one `SyncCompleted` or `SyncFailed`, within `sync_timeout_ns` after the last request.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ _TYPES = frozenset(FRAMES)
 
 @dataclass(slots=True)
 class PendingSync:
-    """The receiver's side of a SYNC that was not answered yet."""
+    """The receiver's side of a SYNC that is not answered yet."""
 
     sync_id: int
-    seen: int  # the newest connection id that we cannot go on with
+    seen: int  # The newest connection id of the peer for which there is no window.
     until: int
     due: int
     attempt: int = 0
-    is_asked: bool = False  # by the application, which is notified of the end
-    buffered: dict[int, UnicastData] = field(default_factory=dict)  # by seqno; inserted once the window stands
+    is_asked: bool = False  # Requested by the application, which is notified of the outcome.
+    buffered: dict[int, UnicastData] = field(default_factory=dict)  # By seqno, until there is a window for them.
 
 
 class Unicast:
@@ -67,7 +67,7 @@ class Unicast:
         self._config = config
         self._counters = counters
         self._last_conn_id = first_conn_id
-        self._highest_used = 0  # no seqno above it was ever used by a connection that is gone
+        self._highest_used = 0  # The highest seqno that a closed connection used.
         self._senders: dict[Address, SendConnection] = {}
         self._receivers: dict[Address, ReceiveConnection] = {}
         self._syncs: dict[Address, PendingSync] = {}
@@ -75,7 +75,7 @@ class Unicast:
             OrderedDict()
         )  # (conn_id, delivered) of closed windows
         self._is_paused = False
-        self._due: int | None = None  # early, perhaps, and never late
+        self._due: int | None = None  # The next deadline or an earlier time, never a later one.
         self._is_due_known = False
         self._sync_pace = config.round_trip()
 
@@ -100,9 +100,10 @@ class Unicast:
         return effects
 
     def sync(self, peer: Address, now: int) -> list[Effect]:
-        """An operator's second line of defence: make sure that our receive window and the peer's send window agree.
+        """Resynchronize the receive window with the peer's send window, at an operator's request.
 
-        `SyncCompleted` or `SyncFailed` ends it. A call while a SYNC is pending joins that one and renews its timeout.
+        `SyncCompleted` or `SyncFailed` reports the outcome. A call while a SYNC is pending joins it and renews its
+        timeout.
         """
         connection, pending = self._receivers.get(peer), self._syncs.get(peer)
         if pending is None:
@@ -119,13 +120,13 @@ class Unicast:
                 "with another member, so name one of the others"
             )
         return MisuseError(
-            f"nothing was received from {peer} by unicast (send, call), so there is no receive window to bring in step "
+            f"nothing was received from {peer} by unicast (send, call), so there is no receive window to synchronize "
             "and no message is missing; multicasts repair themselves and need no sync. "
-            f"Ask again once {peer.name} has sent to this member"
+            f"Try again once {peer.name} has sent to this member"
         )
 
     def close(self, peer: Address, now: int) -> list[Effect]:
-        """Begin to close both directions; what is unacked is flushed first, and new traffic opens them again."""
+        """Begin to close both directions. Unacked messages are flushed first, and new traffic reopens them."""
         self._is_due_known = False
         if peer in self._senders:
             self._senders[peer].close(now)
@@ -134,12 +135,12 @@ class Unicast:
         return []
 
     def close_receiver(self, peer: Address, now: int, *, remember: bool = True) -> list[Effect]:
-        """Drop the receive window, as a member does that no longer counts `peer` in.
+        """Drop the receive window, as a member does whose view excludes `peer`.
 
-        How far it came is remembered, so that nothing is delivered twice, unless that memory is to go as well.
+        With `remember`, its last seqno is kept, so that nothing is delivered twice.
         """
         self._is_due_known = False
-        effects = self._fail_sync(peer, f"the receive window for {peer} was closed before it answered SYNC; ask again")
+        effects = self._fail_sync(peer, f"the receive window for {peer} was closed before it answered SYNC; try again")
         connection = self._receivers.pop(peer, None)
         if connection is None:
             return effects
@@ -148,25 +149,25 @@ class Unicast:
         return effects + connection.final_ack(now)
 
     def remove(self, peer: Address, now: int) -> list[Effect]:
-        """The peer left: whoever waits for it is released with an error."""
-        effects = self._fail_sync(peer, f"{peer} left the view before it answered SYNC; look whether it is up")
+        """The peer has left: fail the messages and the SYNC that wait for it."""
+        effects = self._fail_sync(peer, f"{peer} left the view before it answered SYNC; check whether it is running")
         effects += self.close_receiver(peer, now)
         if peer in self._senders:
-            effects += self._fail(peer, PeerUnreachableError(f"{peer} left while messages to it were not confirmed"))
+            effects += self._fail(peer, PeerUnreachableError(f"{peer} left before it had acknowledged all messages"))
         return effects
 
     def pause(self) -> None:
-        """The application takes nothing for now; windows fill and senders wait."""
+        """Deliver nothing until `resume`: the windows fill up, which applies back-pressure to the senders."""
         self._is_paused = True
 
     def resume(self, now: int) -> list[Effect]:
         self._is_paused = self._is_due_known = False
         return self._settle(list(self._receivers.values()), now)
 
-    # What the network brings
+    # Frames from the network
 
     def receive(self, source: Address, frames: Sequence[Frame], now: int) -> list[Effect]:
-        """One batch of frames of one peer. A first message is looked at before those that may have overtaken it."""
+        """One batch of frames of one peer. A connection's first message is handled before those that overtook it."""
         for frame in frames:
             if type(frame) not in _TYPES:
                 raise MisuseError(f"{type(frame).__name__} is not a frame of reliable unicast")
@@ -213,10 +214,10 @@ class Unicast:
             due = earlier(due, pending.due)
         return due
 
-    # What others may look at
+    # Queries
 
     def accepted(self, to: Address) -> int:
-        """The number of the last message accepted for `to`; numbers restart with each new connection."""
+        """How many messages were accepted for `to` on the current connection."""
         return self._senders[to].accepted if to in self._senders else 0
 
     def sender(self, peer: Address) -> SendConnection | None:
@@ -230,7 +231,7 @@ class Unicast:
 
     @property
     def buffered_frames(self) -> int:
-        """How many frames are in memory, for the bound: 2 * max_peers * capacity, and one window per pending SYNC."""
+        """The frames in memory, bounded by 2 * max_peers * capacity plus one window per pending SYNC."""
         return (
             sum(connection.window.occupied for connection in self._senders.values())
             + sum(connection.window.occupied for connection in self._receivers.values())
@@ -260,7 +261,7 @@ class Unicast:
                 return connection.resend(frame.conn_id, frame.ranges, now)
             case SyncAck():
                 return connection.sync_ack(frame.conn_id, now)
-        raise AssertionError(f"{type(frame).__name__} is in FRAMES and nobody handles it")
+        raise AssertionError(f"{type(frame).__name__} is in FRAMES and has no handler")
 
     def _on_data(self, source: Address, frame: UnicastData, now: int) -> None:
         connection = self._receivers.get(source)
@@ -284,8 +285,8 @@ class Unicast:
         return known is not None and is_newer(known[0], conn_id)
 
     def _buffer_for_sync(self, source: Address, frame: UnicastData, now: int) -> None:
-        """A message of a connection that we do not know: its first one is late or lost, or we forgot the connection."""
-        if not self._has_room_for(source):
+        """Buffer a message of an unknown connection: its first message is late or lost, or the window was dropped."""
+        if not self._has_space_for(source):
             self._counters[Count.CONNECTION_REFUSED] += 1
             return
         pending = self._pend_sync(source, frame.conn_id, now)
@@ -297,20 +298,20 @@ class Unicast:
     def _on_sync(self, source: Address, frame: Sync, now: int) -> list[Effect]:
         connection = self._senders.get(source)
         if connection is None:
-            return [Transmit(source, Close(frame.conn_id))]  # nothing will ever follow on that connection
+            return [Transmit(source, Close(frame.conn_id))]  # Without a sender nothing will follow on that connection.
         return connection.sync(frame.conn_id, frame.sync_id, self._next_conn_id(), now)
 
     def _on_sync_ok(self, source: Address, frame: SyncOk, now: int) -> list[Effect]:
         connection, pending = self._receivers.get(source), self._syncs.get(source)
         if pending is None or pending.sync_id != frame.sync_id:
             if connection is not None and connection.conn_id == frame.conn_id:
-                return [Transmit(source, SyncAck(frame.conn_id))]  # our first SYNC-ACK was lost
-            self._counters[Count.FRAME_MISPLACED] += 1  # answers a SYNC that we no longer wait for
+                return [Transmit(source, SyncAck(frame.conn_id))]  # The first SYNC-ACK was lost.
+            self._counters[Count.FRAME_MISPLACED] += 1  # It answers a SYNC that is no longer pending.
             return []
         if connection is None:
             self._open_receiver(source, frame.conn_id, frame.low, now)
         elif is_newer(connection.conn_id, frame.conn_id):
-            self._counters[Count.FRAME_OF_OLD_CONNECTION] += 1  # a later connection has begun since it was sent
+            self._counters[Count.FRAME_OF_OLD_CONNECTION] += 1  # A later connection was opened since it was sent.
             return []
         else:
             connection.rename(frame.conn_id, frame.low)
@@ -319,7 +320,7 @@ class Unicast:
         return [Transmit(source, SyncAck(frame.conn_id)), *completed]
 
     def _on_purged(self, source: Address, frame: UnicastPurged, now: int) -> list[Effect]:
-        """We ask for what we once acked: our window was opened below where it stood before. Get in step again."""
+        """The requested frames were acked earlier, so the window was reopened too low. Resynchronize it by SYNC."""
         connection = self._receivers.get(source)
         if connection is None or connection.conn_id != frame.conn_id or connection.window.delivered >= frame.low:
             return []
@@ -330,7 +331,7 @@ class Unicast:
     def _on_close(self, source: Address, frame: Close) -> list[Effect]:
         effects: list[Effect] = []
         if source in self._syncs and self._syncs[source].seen == frame.conn_id:
-            reason = "has closed its connection to us, so there is nothing to bring in step; its next message opens one"
+            reason = "has closed its connection to this member, so there is nothing to sync; its next message opens one"
             effects = self._fail_sync(source, f"{source} {reason}")
         connection = self._receivers.get(source)
         if connection is not None and connection.conn_id == frame.conn_id:
@@ -358,8 +359,8 @@ class Unicast:
         return effects
 
     def _open_receiver(self, source: Address, conn_id: int, low: int, now: int) -> None:
-        """A new window, never below what an earlier one has delivered."""
-        if not self._has_room_for(source):
+        """Open a receive window, never below what an earlier one has delivered."""
+        if not self._has_space_for(source):
             self._counters[Count.CONNECTION_REFUSED] += 1
             return
         _, delivered = self._remembered.pop(source, (0, 0))
@@ -368,13 +369,13 @@ class Unicast:
         low = max(low, delivered)
         self._receivers[source] = ReceiveConnection(source, conn_id, low, self._config, self._counters, now)
 
-    def _has_room_for(self, source: Address) -> bool:
-        """Whoever has a window or a pending SYNC has its place; a stranger needs a free one."""
+    def _has_space_for(self, source: Address) -> bool:
+        """Whether the bound on peers admits `source`; a peer with a window or a pending SYNC is counted already."""
         peers = self._receivers.keys() | self._syncs.keys()
         return source in peers or len(peers) < self._config.max_peers
 
     def _insert_buffered(self, source: Address, now: int) -> PendingSync | None:
-        """The window stands, so the SYNC is over; it is the answer."""
+        """End the pending SYNC of a peer whose window is open now; insert its frames and return it."""
         pending = self._syncs.pop(source, None)
         if pending is not None and source in self._receivers:
             for frame in pending.buffered.values():
@@ -383,7 +384,7 @@ class Unicast:
         return pending
 
     def _continue_sync(self, source: Address, conn_id: int, pending: PendingSync | None) -> None:
-        """A first message makes a SYNC needless, unless the application waits for its SYNC-ACK: then it goes on."""
+        """A first message makes a SYNC unnecessary, but one that the application requested runs to its SYNC-ACK."""
         if pending is not None and pending.is_asked:
             pending.seen = conn_id
             self._syncs[source] = pending
@@ -425,7 +426,7 @@ class Unicast:
     def _pend_sync(self, peer: Address, seen: int, now: int) -> PendingSync:
         pending = self._syncs.get(peer)
         if pending is None:
-            due = now + self._sync_pace.timeout_ns  # the first message may just be late
+            due = now + self._sync_pace.timeout_ns  # Wait first: the connection's first message may merely be late.
             until = now + self._config.sync_timeout_ns
             pending = self._syncs[peer] = PendingSync(self._next_conn_id(), seen, until, due)
             self._due = earlier(self._due, due)
@@ -433,10 +434,10 @@ class Unicast:
 
     def _tick_sync(self, peer: Address, now: int) -> list[Effect]:
         pending = self._syncs[peer]
-        if now >= pending.until:  # the next message starts over
+        if now >= pending.until:  # The next message of the peer starts another SYNC.
             within = format_ns(self._config.sync_timeout_ns)
             return self._fail_sync(
-                peer, f"{peer} did not answer SYNC within {within}; look whether it is up and reachable, then ask again"
+                peer, f"{peer} did not answer SYNC within {within}; check that it is up and reachable, then try again"
             )
         return self._send_sync(peer, pending, now) if now >= pending.due else []
 
@@ -454,7 +455,7 @@ class Unicast:
     def _check(self) -> None:
         if self._is_due_known:
             due = self._reckon_deadline()
-            assert due is None or (self._due is not None and self._due <= due), "we would wake too late"
+            assert due is None or (self._due is not None and self._due <= due), "the cached deadline is too late"
         assert len(self._senders) <= self._config.max_peers
         assert len(self._receivers) <= self._config.max_peers
         assert len(self._remembered) <= self._config.remembered_peers

@@ -1,6 +1,6 @@
-"""Reliable unicast, receiving half of one connection: put in order, deliver once, ack late, ask for what is missing.
+"""Reliable unicast, receiving half of one connection: reorder, deliver once, delay acks, request what is missing.
 
-Invariants: every seqno up to window.delivered was handed up exactly once; an ack never names more than that.
+Invariants: every seqno up to window.delivered was delivered exactly once; no ack exceeds window.delivered.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class ReceiveTimer(Enum):
     ACK = "ack"
     REAP = "reap"
 
-    __hash__ = object.__hash__  # as for those of a sender
+    __hash__ = object.__hash__  # Each timer is a single object; the default hash of an enum is Python code.
 
 
 class ReceiveConnection:
@@ -40,13 +40,13 @@ class ReceiveConnection:
         self._gaps = GapWatch(self.window, round_trip, config.repair_burst)
         self._timers: Timers[ReceiveTimer] = Timers()
         self._acked_at: int | None = None
-        self._since_ack = 0  # frames delivered since the last ack
+        self._since_ack = 0  # Frames delivered since the last ack.
         self._owes_ack = False
         self._used_at = now
         self._arm_reaper(now)
 
     def data(self, frame: UnicastData, now: int) -> None:
-        """Put one frame of this connection in. Call `settle` after the last one of a batch."""
+        """Insert one frame of this connection. Call `settle` after the last one of a batch."""
         self.state = ConnectionState.OPEN
         self._used_at = now
         if self.window.offer(frame.seqno, frame.body):
@@ -56,17 +56,17 @@ class ReceiveConnection:
             self._counters[Count.FRAME_OUTSIDE_WINDOW] += 1
         else:
             self._counters[Count.FRAME_DUPLICATE] += 1
-        self._owes_ack = True  # the sender would not repeat itself had it heard our ack
+        self._owes_ack = True  # The sender repeats a frame only if it has not received the ack.
 
     def rename(self, conn_id: int, low: int) -> None:
-        """SYNC-OK: go on under a new connection id. What the sender knows to be acked needs no second delivery."""
+        """SYNC-OK: continue under a new connection id. What the sender knows to be acked is not delivered again."""
         self.conn_id = conn_id
         self.state = ConnectionState.OPEN
         self.window.advance(low)
         self._owes_ack = True
 
     def settle(self, now: int, *, is_paused: bool) -> list[Effect]:
-        """End of a batch: deliver, then one ack for all of it, now or within `ack_max_ns`."""
+        """End a batch: deliver, then send one ack for all of it, now or within `ack_max_ns`."""
         effects = self._deliver() if not is_paused else []
         if self._since_ack or self._owes_ack:
             effects += self._ack_if_due(now)
@@ -78,7 +78,8 @@ class ReceiveConnection:
         for timer in self._timers.take_due(now):
             effects += self._send_ack(now) if timer is ReceiveTimer.ACK else self._reap(now)
         if self._gaps.due is not None and now - self._used_at >= self._config.give_up_ns:
-            self.state = ConnectionState.CLOSED  # a sender that misses our ack would have spoken; nobody asks for ever
+            # A live sender would have resent its highest frame. Give up, so that requests for the gap end.
+            self.state = ConnectionState.CLOSED
             return effects + self.final_ack(now)
         asked = self._gaps.poll(now)
         for part in parts(asked, self._config.request_limit, self._config.request_spans):
@@ -95,7 +96,7 @@ class ReceiveConnection:
         self._timers.arm(ReceiveTimer.REAP, now + self._config.conn_close_ns)
 
     def final_ack(self, now: int) -> list[Effect]:
-        """What is still owed when the window goes away."""
+        """The pending ack, if any, before the window is dropped."""
         return self._send_ack(now) if self._since_ack else []
 
     def _deliver(self) -> list[Effect]:

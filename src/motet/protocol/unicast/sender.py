@@ -1,6 +1,6 @@
-"""Reliable unicast, sending half of a connection: number bodies, hold them until acked, resend the highest when stuck.
+"""Reliable unicast, sending half of a connection: number bodies, buffer them until acked, resend the last on a stall.
 
-Seed `unicast3.txt` calls `window.low` HA (highest acked) and `window.high` HS (highest sent).
+The JGroups note UNICAST3 calls `window.low` HA (highest acked) and `window.high` HS (highest sent).
 
 Invariants: confirmed <= admitted <= accepted (message numbers); window.low <= window.high <= window.low + capacity;
 while `is_syncing`, no ack purges anything.
@@ -33,17 +33,18 @@ class ConnectionState(Enum):
 
 
 class SendTimer(Enum):
-    STALL = "stall"  # the retransmission task of this connection
+    STALL = "stall"  # The retransmission task of this connection.
     SYNC = "sync"
     REAP = "reap"
 
-    __hash__ = object.__hash__  # there is one object per timer, and every message looks for some of them
+    # Every message looks up timers. Each is a single object; the default hash of an enum is Python code.
+    __hash__ = object.__hash__
 
 
 @record
 class SentFrame:
     body: bytes
-    through: int  # number of the last message that this frame completes
+    through: int  # The number of the last message that this frame completes.
 
 
 class SendConnection:
@@ -59,19 +60,19 @@ class SendConnection:
         self._config = config
         self._counters = counters
         self._backlog = Backlog(config.body_bytes, packs=config.packs)
-        self._largest = config.body_bytes - SINGLE_OVERHEAD  # a message that fits into one frame
+        self._largest = config.body_bytes - SINGLE_OVERHEAD  # The largest message that fits into one frame.
         self._round_trip = config.round_trip()
         self._budget: RepairBudget[Address] = RepairBudget(config.window_bytes, config.repair_bytes, config.repair_rate)
         self._timers: Timers[SendTimer] = Timers()
-        self._seen = (0, 0)  # (HA, HS) at the last run of the retransmission task: unchanged means stuck
+        self._seen = (0, 0)  # (HA, HS) at the last run of the retransmission task; unchanged means a stall.
         self._attempt = 0
-        self._timed: tuple[int, int] | None = None  # (seqno, sent at): measures the round trip
-        self._confirmed_id = conn_id  # the last one that the receiver is known to hold
-        self._sync_id: int | None = None  # the last SYNC that was answered; they are serial numbers of the receiver
+        self._timed: tuple[int, int] | None = None  # (seqno, sent at) of the frame that measures the round trip.
+        self._confirmed_id = conn_id  # The last connection id that the receiver is known to use.
+        self._sync_id: int | None = None  # The id of the last SYNC answered; the receiver draws them as serials.
         self._sync_attempt = 0
         self._sync_until = 0
         self._used_at = now
-        self._silent_since = now  # the peer was last heard, or first had something to answer, then
+        self._silent_since = now  # When the peer last sent anything, or first had something to acknowledge.
         if config.conn_expiry_ns:
             self._timers.arm(SendTimer.REAP, now + config.conn_expiry_ns)
 
@@ -93,7 +94,8 @@ class SendConnection:
         if self.state is ConnectionState.CLOSING:
             self.state = ConnectionState.OPEN
         self._used_at = now
-        if self._config.conn_expiry_ns:  # when it is due, the reaper sees that we were used meanwhile
+        # The reaper is not moved by every message: when it fires early, it sees `_used_at` and is armed again.
+        if self._config.conn_expiry_ns:
             self._timers.arm_if_idle(SendTimer.REAP, now + self._config.conn_expiry_ns)
         self.accepted += 0 if port in UNCOUNTED else len(messages)
         if len(messages) == 1 and len(messages[0]) <= self._largest and not (self._backlog.runs or self.window.is_full):
@@ -116,22 +118,27 @@ class SendConnection:
             return []
         self._measure(seqno, now)
         newest = self.window[seqno]
-        assert newest is not None, "a sender holds everything in (low, high]"
+        assert newest is not None, "a sender's window has every frame in (low, high]"
         self.confirmed = newest.through
         self.window.advance(seqno)
         self._used_at = now
         return self._pump(now)
 
+    def body(self, seqno: int) -> bytes | None:
+        """The body in the window under this number."""
+        sent = self.window[seqno]
+        return None if sent is None else sent.body
+
     def note_activity(self, now: int) -> None:
-        """Any frame of the peer is a sign of life."""
+        """Any frame of the peer proves that it is alive."""
         self._silent_since = now
 
     def resend(self, conn_id: int, ranges: Ranges, now: int) -> list[Effect]:
-        """Answer a request for retransmission with what is still held of it; what was acked is not.
+        """Answer a retransmission request with the frames that are not acked.
 
-        What the budget does not allow is asked for again.
+        The peer asks again for frames that the repair budget does not allow.
 
-        A request that is merely late asks for such, too; so it is for the receiver to say whether it is out of step.
+        A late request may name acked frames, too, so UnicastPurged leaves it to the receiver whether it needs a SYNC.
         """
         if conn_id != self.conn_id:
             self._counters[Count.FRAME_OF_OLD_CONNECTION] += 1
@@ -156,10 +163,10 @@ class SendConnection:
         return effects
 
     def sync(self, seen: int, sync_id: int, fresh: int, now: int) -> list[Effect]:
-        """The receiver cannot go on with connection `seen`: rename the connection to `fresh` and tell where it stands.
+        """The receiver has no window for connection `seen`: rename the connection to `fresh` and answer with its low.
 
-        The same SYNC again gets the same answer again. A SYNC that names neither our connection nor the last one that
-        the receiver confirmed is late, and so is one that was sent before the SYNC which we answered last.
+        A repeated SYNC gets the same answer. A SYNC is late, and ignored, if it names neither the current connection
+        nor the last one that the receiver confirmed, or if it was sent before the last one answered.
         """
         if not self.is_syncing or sync_id != self._sync_id:
             is_late = self._sync_id is not None and is_newer(self._sync_id, sync_id)
@@ -181,13 +188,13 @@ class SendConnection:
         return []
 
     def close(self, now: int) -> None:
-        """Begin to close: unacked messages are still flushed, and a new message opens the connection again."""
+        """Begin to close. Unacked messages are still flushed, and a new message reopens the connection."""
         self.state = ConnectionState.CLOSING
         self._used_at = now
         self._timers.arm(SendTimer.REAP, now + self._config.conn_close_ns)
 
     def fail(self, error: Exception) -> list[Effect]:
-        """End at once; everything that was accepted and is not confirmed is reported."""
+        """Close at once and report all accepted messages that are not acknowledged."""
         self.state = ConnectionState.CLOSED
         self._backlog.clear()
         effects: list[Effect] = [Transmit(self.peer, Close(self.conn_id))]
@@ -213,7 +220,7 @@ class SendConnection:
         return not self.is_flushed and now - self._silent_since >= self._config.give_up_ns
 
     def _pump(self, now: int) -> list[Effect]:
-        """Move messages from the backlog into the window, in order, while there is space."""
+        """Move messages from the backlog into the window while there is space."""
         effects: list[Effect] = []
         admitted = self.admitted
         while self._backlog.runs and not self.window.is_full:
@@ -232,7 +239,7 @@ class SendConnection:
         return Transmit(self.peer, UnicastData(self.conn_id, seqno == self._first, seqno, body))
 
     def _send_now(self, messages: Sequence[bytes], port: int, now: int) -> list[Effect]:
-        """A message that finds an empty line and fits into a frame need not stand in it."""
+        """The hot path: a message that fits into a frame bypasses the empty backlog."""
         completed = 0 if port in UNCOUNTED else 1
         effects: list[Effect] = [self._put(pack(messages, port), completed, now)]
         if completed:
@@ -249,7 +256,7 @@ class SendConnection:
             self._timers.arm(SendTimer.STALL, now + self._round_trip.timeout_ns + self._config.ack_max_ns)
 
     def _run_retransmission(self, now: int) -> list[Effect]:
-        """Resend the highest only: the receiver then sees what it misses and asks for exactly that."""
+        """Resend only the highest frame: from it the receiver sees what it misses, and requests exactly that."""
         effects: list[Effect] = []
         state = (self.window.low, self.window.high)
         if state == self._seen:
@@ -264,12 +271,12 @@ class SendConnection:
     def _retransmit(self, seqno: int) -> Transmit:
         self._counters[Count.FRAME_RESENT] += 1
         if self._timed is not None and self._timed[0] <= seqno:
-            self._timed = None  # an ack could now answer either copy; measure another frame
+            self._timed = None  # An ack could now answer either copy (Karn's rule), so measure another frame.
         return Transmit(self.peer, self._frame(seqno))
 
     def _frame(self, seqno: int) -> UnicastData:
         sent = self.window[seqno]
-        assert sent is not None, f"{seqno} is not held in {self.window}"
+        assert sent is not None, f"{seqno} is not in {self.window}"
         return UnicastData(self.conn_id, seqno == self._first, seqno, sent.body)
 
     def _measure(self, seqno: int, now: int) -> None:

@@ -1,1 +1,1 @@
-"""Ring window, ack table, seqno ranges, digest: the bookkeeping under every reliable channel."""
+"""Ring window, ack table, seqno ranges and digest: the bookkeeping that the reliable channels share."""

@@ -1,6 +1,6 @@
-"""The ack table: the highest ack of each member of the view. Its minimum is what may be purged.
+"""The ack table: the highest ack of each member of the view. Everything up to its minimum may be purged.
 
-Invariant: `minimum` is the smallest entry and never falls while the members stay the same.
+Invariant: `minimum` is the smallest entry and never decreases while the members stay the same.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class AckTable(Generic[M]):
         return self._acks[member]
 
     def ack(self, member: M, seqno: int) -> tuple[int, int]:
-        """Note an ack; the answer is the minimum before and after it. A late or repeated ack changes nothing."""
+        """Record an ack and return the minimum before and after it. A late or repeated ack changes nothing."""
         before = self.minimum
         was = self._acks[member]
         if seqno > was:
@@ -37,7 +37,7 @@ class AckTable(Generic[M]):
         return before, self.minimum
 
     def retain(self, members: Iterable[M], joined_at: int) -> None:
-        """Keep exactly `members`; those that are new enter with `joined_at` acked."""
+        """Keep exactly `members`; new ones start with `joined_at` acked."""
         kept = {member: self._acks.get(member, joined_at) for member in members}
         if not kept:
             raise MisuseError("an ack table without members has no minimum; keep at least the member itself")

@@ -1,11 +1,11 @@
-"""What retransmissions may cost: a few bytes that ask for them must not make a member send megabytes, again and again.
+"""The repair budget: a small request must not make a member send megabytes again and again (amplification).
 
-Each peer has an account of bytes. It begins with `burst` bytes, gets `rate` bytes a second as long as it holds less
-than that, and every byte that we send or receive for the first time adds EARNED bytes, up to what a window holds: at
-50 % loss a frame is resent once on average, so a link that loses half of everything never finds its account empty. A
-second account is common to all peers, since whoever can speak in the name of one can speak in the name of all.
+Each peer has a token bucket of bytes. It starts with `burst` bytes, gains `rate` bytes a second while it is below
+`burst`, and gains EARNED bytes for every byte that is sent or received for the first time, up to the size of a window.
+At 50 % loss a frame is resent once on average, so a link that loses half of everything never exhausts its bucket. A
+second bucket is shared by all peers, because whoever can forge the address of one peer can forge those of all.
 
-Invariant: in any time t one peer costs at most window + burst + rate * t + EARNED * (bytes that were new in t).
+Invariant: in any time t one peer causes at most window + burst + rate * t + EARNED * (new bytes in t) of repairs.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Generic, TypeVar
 from motet.protocol.core.units import SECOND
 
 Peer = TypeVar("Peer")
-EARNED = 4  # bytes of retransmission for each new one
-SHARED = 4  # the account of all peers together has so many times the burst and the rate of one
+EARNED = 4  # Bytes of repair that each new byte allows.
+SHARED = 4  # The shared bucket has the burst and the rate of this many peers.
 
 
 @dataclass(slots=True)
 class _Account:
     left: float
-    earned: int  # of the budget, when we last looked
+    earned: int  # The budget's `_earned` at the last refill.
     at: int
 
 
@@ -38,16 +38,16 @@ class RepairBudget(Generic[Peer]):
         self._peers = 1
 
     def earn(self, size: int) -> None:
-        """So many bytes were sent, or received, for the first time."""
+        """Account for `size` bytes that were sent or received for the first time."""
         self._earned += EARNED * size
 
     def retain(self, peers: set[Peer]) -> None:
-        """Only these may ask from now on."""
+        """Drop the buckets of all other peers, at a view change."""
         self._peers = max(1, len(peers))
         self._accounts = {peer: account for peer, account in self._accounts.items() if peer in peers}
 
     def spend(self, peer: Peer, size: int, now: int, copies: int = 1) -> bool:
-        """Whether `size` bytes may be sent to `peer`, in so many copies; if so they are taken from the accounts."""
+        """Whether `size` bytes may be sent to `peer`, in `copies` datagrams; if so, take them from both buckets."""
         account = self._accounts.get(peer)
         if account is None:
             account = self._accounts[peer] = _Account(self._burst, self._earned, now)

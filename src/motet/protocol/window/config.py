@@ -1,4 +1,4 @@
-"""What both reliable channels can be told about their windows and their repair, and why each default is what it is."""
+"""The settings that both reliable channels share: windows and repair, with the reason for each default."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from motet.protocol.core.units import MILLISECOND, SECOND
 
 @dataclass(frozen=True, slots=True)
 class ChannelConfig:
-    capacity: int = 256  # frames in the window of a stream; times body_bytes it bounds the memory of the stream
-    body_bytes: int = 60_000  # the largest body; a datagram on loopback holds 65 507 bytes with its headers
-    backlog_bytes: int = 32 << 20  # accepted but waiting for space, per stream; once beyond it, `send` refuses
-    xmit_interval_ns: int = 500 * MILLISECOND  # the slowest pace of repair, when nothing moves
-    initial_rtt_ns: int = 10 * MILLISECOND  # believed until the first measurement
-    min_repair_ns: int = 2 * MILLISECOND  # the fastest pace of repair: twice a scheduling quantum, not a busy loop
-    repair_burst: int = 128  # frames asked for in one look: half a window, so that repair does not overflow a socket
-    request_limit: int = 64  # frames asked for in one request
-    repair_bytes: int = 1 << 20  # resent for one request, and for one peer in a burst; budget.py has the rule
-    repair_rate: int = 8 << 20  # bytes a second that one peer may have resent when nothing new is sent
-    packs: bool = True  # messages that wait share a frame; False: each has a frame of its own
+    capacity: int = 256  # Frames in the window of a stream; times body_bytes it bounds the stream's memory.
+    body_bytes: int = 60_000  # The largest body; a datagram on loopback holds 65 507 bytes with its headers.
+    backlog_bytes: int = 32 << 20  # Accepted messages that wait for window space, per stream; beyond it `send` raises.
+    xmit_interval_ns: int = 500 * MILLISECOND  # The longest interval between repair requests, after full back-off.
+    initial_rtt_ns: int = 10 * MILLISECOND  # The round trip assumed before the first measurement.
+    min_repair_ns: int = 2 * MILLISECOND  # The shortest repair interval: twice a scheduling quantum, not a busy loop.
+    repair_burst: int = 128  # Frames requested in one poll: half a window, so that repairs do not overflow a socket.
+    request_limit: int = 64  # Frames requested in one datagram.
+    repair_bytes: int = 1 << 20  # Bytes resent for one request, and a peer's initial repair budget; see budget.py.
+    repair_rate: int = 8 << 20  # Bytes a second that one peer may have resent while nothing new is sent.
+    packs: bool = True  # Waiting messages share a frame; if False, each message gets its own frame.
 
     def __post_init__(self) -> None:
         require_between("capacity", self.capacity, 1, 1 << 20)
@@ -38,19 +38,19 @@ class ChannelConfig:
 
     @property
     def request_spans(self) -> int:
-        """So many spans go into one request: it must not be larger than a datagram of data."""
+        """The most ranges in one request, so that it is no larger than a data frame."""
         return min(self.request_limit, self.body_bytes // RANGE_BYTES)
 
     @property
     def ack_threshold(self) -> int:
-        """So many deliveries are acked at once: a quarter of the window, so no fast sender waits for a timer."""
+        """Deliveries that trigger an ack at once: a quarter of the window, so that no fast sender waits for a timer."""
         return max(1, self.capacity // 4)
 
     @property
     def window_bytes(self) -> int:
-        """What a full window holds."""
+        """The bytes in a full window."""
         return self.capacity * self.body_bytes
 
     def round_trip(self) -> RoundTrip:
-        """A fresh estimate for one link."""
+        """A new estimator for one link."""
         return RoundTrip(self.initial_rtt_ns, self.min_repair_ns, self.xmit_interval_ns)

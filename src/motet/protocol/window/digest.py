@@ -1,4 +1,4 @@
-"""The digest: what one observer knows of each member's stream. Merging two takes the maximum (seed `merge.txt`)."""
+"""The digest: what one observer knows of each member's stream. Merging two takes the maximum (JGroups note MERGE)."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ class DigestEntry:
 
 
 def merge_digests(ours: Mapping[M, DigestEntry], theirs: Mapping[M, DigestEntry]) -> dict[M, DigestEntry]:
-    """Both digests as one. Of an entry that both have, the maximum of each seqno: a sender that is slow to deliver its
-    own stream has sent more than the one who is ahead of it in delivering knows of."""
+    """Merge two digests: of an entry that both have, take the maximum of each seqno.
+
+    Each field is maximized by itself, because a sender that delivers its own stream slowly has still sent more than a
+    receiver knows which is ahead of it in delivering.
+    """
     merged = dict(ours)
     for member, entry in theirs.items():
         known = merged.get(member, entry)
@@ -33,15 +36,15 @@ def merge_digests(ours: Mapping[M, DigestEntry], theirs: Mapping[M, DigestEntry]
 
 @dataclass(frozen=True, slots=True)
 class Cut(Generic[M]):
-    """Where one stream ends in a view: everybody who goes on delivers it up to `seqno`, and no further."""
+    """Where one stream ends in a view: every survivor delivers it up to `seqno` and no further."""
 
     seqno: int
-    holder: M  # one who has all of it that anybody still needs
-    stable: int  # everybody has delivered up to here, so nobody needs to keep it
+    holder: M  # A survivor that has every frame up to `seqno` which another survivor may miss.
+    stable: int  # Every survivor has delivered up to here, so the frames need not be kept.
 
 
 def cut_of(digests: Mapping[M, Mapping[M, DigestEntry]]) -> dict[M, Cut[M]]:
-    """The cut that these survivors can all reach, each of them knowing its own state at first hand."""
+    """The cut that all survivors can reach. Each digest must come from the survivor itself, not from hearsay."""
     cut: dict[M, Cut[M]] = {}
     for survivor, digest in digests.items():
         for sender, entry in digest.items():

@@ -1,11 +1,11 @@
-"""When to ask for what is missing: for gaps that were there at the last look already, at the pace of the round trip.
+"""When to request missing frames: only gaps that the previous poll saw as well, at intervals of the round trip.
 
-A gap is noticed when it appears and asked for at the next look if it is still there, so mere reordering asks for
-nothing. While a gap stands, looks follow the measured round trip and back off when nothing comes; without a gap there
-is no look at all. Both receiving halves (unicast and multicast) share this.
+A gap is noticed when it appears and requested at the next poll if it is still there, so mere reordering causes no
+request. While there is a gap, the interval between polls follows the measured round trip and backs off when nothing
+arrives; without a gap no timer is armed. The receivers of unicast and multicast share this class.
 
-The round trip is measured from a question to its answer, and only by frames that were asked for once (Karn's rule):
-of others nobody can say which question was answered.
+The round trip is measured from a request to the frame that answers it, and only with frames that were requested once
+(Karn's rule): for others it is unknown which request was answered.
 """
 
 from __future__ import annotations
@@ -19,18 +19,20 @@ class GapWatch:
     def __init__(self, window: RingWindow[bytes], round_trip: RoundTrip, most: int) -> None:
         self._window = window
         self._round_trip = round_trip
-        self._most = most  # seqnos asked for in one look; the answers must not flood the link they repair
-        self._claimed = window.high  # the highest seqno that we know was sent, held or not
-        self._noticed = 0  # gaps up to here were there at the last look
+        self._most = most  # Seqnos requested in one poll; the answers must not flood the link that they repair.
+        self._claimed = window.high  # The highest seqno known to have been sent, received or not.
+        self._noticed = 0  # Gaps up to here existed at the previous poll.
         self._attempt = 0
-        self._asked: int | None = None  # the lowest seqno that was last asked for
-        self._asked_to = 0  # nothing beyond it was ever asked for
-        self._timed: tuple[int, int] | None = None  # a seqno that was asked for just once, and when
-        self._fruitless = (0, 0)  # (claimed, low) when a look found nothing missing; until it changes there is no look
+        self._asked: int | None = None  # The lowest seqno of the last request.
+        self._asked_to = 0  # The highest seqno that was ever requested.
+        self._timed: tuple[int, int] | None = None  # A seqno that was requested exactly once, and when.
+        # (claimed, low) at a poll that found nothing missing. Until it changes, no timer is armed: frames beyond the
+        # window cannot be requested yet, and polling for them would be a busy loop.
+        self._fruitless = (0, 0)
         self.due: int | None = None
 
     def claim(self, seqno: int) -> None:
-        """Somebody says that `seqno` exists."""
+        """Note that a peer says it has sent `seqno`."""
         self._claimed = max(self._claimed, seqno)
 
     def settle(self, now: int) -> None:
@@ -47,7 +49,7 @@ class GapWatch:
             self.due = now + self._round_trip.timeout_ns
 
     def poll(self, now: int) -> Ranges:
-        """What to ask for now; empty when it is not time yet or nothing has been missing long enough."""
+        """The ranges to request now; empty before the deadline, or if nothing has been missing since the last poll."""
         if self.due is None or now < self.due:
             return ()
         asked = limited(self._window.missing(self._noticed), self._most)
@@ -72,7 +74,7 @@ class GapWatch:
         self._asked_to = max(self._asked_to, asked[-1][1])
 
     def poll_now(self, seqno: int, now: int) -> None:
-        """What is missing up to `seqno` was sent long ago: ask at the next look, and look now."""
+        """Request what is missing up to `seqno` at once: it was sent long ago, so it is not merely reordered."""
         self.abandon()
         self.claim(seqno)
         self._noticed = self._claimed
@@ -80,12 +82,12 @@ class GapWatch:
         self.due = now if self._window.delivered < self._claimed else None
 
     def abandon(self) -> None:
-        """What is missing will not come; the next change of the window starts afresh."""
+        """Stop requesting what is missing; the next change of the window starts over."""
         self.due = self._asked = self._timed = None
         self._attempt = 0
 
     def _note_repair(self, now: int) -> None:
-        """A repair that came ends the back-off: the link works, so the rest is asked for at its pace."""
+        """End the back-off when a repair arrives: the link works, so request the rest at the round-trip interval."""
         if self._timed is not None and self._is_here(self._timed[0]):
             self._round_trip.sample(now - self._timed[1])
             self._timed = None

@@ -1,4 +1,4 @@
-"""Ranges of seqnos, missing or asked for: a tuple of (first, last), both included, ascending, disjoint."""
+"""Ranges of seqnos, missing or requested: a tuple of (first, last), both inclusive, ascending and disjoint."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ def limited(ranges: Ranges, most: int) -> Ranges:
 
 
 def parts(ranges: Ranges, seqnos: int, spans: int) -> list[Ranges]:
-    """`ranges` cut into parts of at most `seqnos` seqnos and `spans` spans each, nothing lost, nothing twice."""
-    cut: list[Ranges] = []
+    """Divide `ranges` into parts of at most `seqnos` seqnos and `spans` ranges each."""
+    divided: list[Ranges] = []
     part: list[tuple[int, int]] = []
-    room = seqnos
+    space = seqnos
     for first, last in ranges:
         while first <= last:
-            until = min(last, first + room - 1)
+            until = min(last, first + space - 1)
             part.append((first, until))
-            room -= until - first + 1
+            space -= until - first + 1
             first = until + 1
-            if room == 0 or len(part) == spans:
-                cut.append(tuple(part))
-                part, room = [], seqnos
+            if space == 0 or len(part) == spans:
+                divided.append(tuple(part))
+                part, space = [], seqnos
     if part:
-        cut.append(tuple(part))
-    return cut
+        divided.append(tuple(part))
+    return divided

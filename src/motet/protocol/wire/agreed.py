@@ -1,4 +1,4 @@
-"""Final numbers of ordered frames, as a view change carries them: what several know, as one."""
+"""Agreed sequence numbers in a view change: merges what several members report."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from motet.protocol.wire.frames import AgreedNumbers
 
 
 def combined_agreed(reports: Iterable[AgreedNumbers]) -> AgreedNumbers:
-    """Each report has, per sender, unbroken runs, and so has the answer. What lies between two of them everybody has
-    already, from the streams."""
+    """Merge reports, each of which has runs of consecutive ids per sender.
+
+    Every member has the numbers between two runs already, from the streams.
+    """
     known: dict[int, dict[int, tuple[int, int]]] = {}
     for report in reports:
         for sender, first, numbers in report:

@@ -1,7 +1,7 @@
-"""Packing: the line of messages that wait for window space, cut into bodies when space is there.
+"""Packing: the queue of messages that wait for window space, packed into bodies when there is space.
 
-Packing adapts by itself: a message that finds space leaves at once in a body of its own, and messages that find none
-gather here until one body carries many of them.
+Packing adapts by itself: a message that finds space is sent at once in a body of its own; without space, messages
+accumulate here until one body carries many of them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from motet.protocol.wire.ordered import Tag
 
 @dataclass(slots=True)
 class _Run:
-    """Neighbours that may share a body."""
+    """Consecutive messages that may share a body."""
 
     port: int
     tag: Tag | None
@@ -102,7 +102,7 @@ class Backlog:
         self._messages += messages
 
     def take(self, header: bytes = b"") -> tuple[bytes, int]:
-        """The next body, with `lead` before it, and how many messages it completes that somebody counts."""
+        """The next body behind `header`, and how many counted messages it completes."""
         end, port = self._fitting(), self.runs[0].port
         if end == self._head:
             body, count = self._take_fragment(header)
@@ -124,18 +124,18 @@ class Backlog:
     def _fitting(self) -> int:
         """The index behind the last message that fits into the next body."""
         head, ends, taken = self._head, self._ends, self._taken_bytes()
-        room, end_of_run = self._body_bytes - HEADER.size, head + self.runs[0].count
-        if ends[end_of_run - 1] - taken + LENGTH_BYTES * (end_of_run - head) <= room:
+        space, end_of_run = self._body_bytes - HEADER.size, head + self.runs[0].count
+        if ends[end_of_run - 1] - taken + LENGTH_BYTES * (end_of_run - head) <= space:
             return end_of_run
 
-        def room_up_to(index: int) -> int:
+        def space_up_to(index: int) -> int:
             return ends[index] - taken + LENGTH_BYTES * (index + 1 - head)
 
-        guess = min(head + room // room_up_to(head), end_of_run)  # as if all were like the first
-        fits = guess > head and room_up_to(guess - 1) <= room
-        if fits and (guess == end_of_run or room_up_to(guess) > room):
+        guess = min(head + space // space_up_to(head), end_of_run)  # as if all were like the first
+        fits = guess > head and space_up_to(guess - 1) <= space
+        if fits and (guess == end_of_run or space_up_to(guess) > space):
             return guess
-        return bisect_right(range(end_of_run), room, lo=head, key=room_up_to)
+        return bisect_right(range(end_of_run), space, lo=head, key=space_up_to)
 
     def _take_fragment(self, header: bytes) -> tuple[bytes, int]:
         message = self._messages[self._head]

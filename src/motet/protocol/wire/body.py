@@ -4,7 +4,7 @@
     fragment  kind=2  port u8  pad(2)  total u32   offset u32            chunk
     ordered   kind=3           see ordered.py                            one of the two above, or nothing
 
-All messages of one body have one port, which says for whom they are: the application, or a part of the member itself.
+All messages of one body have one port, which names their consumer: the application, or a part of the member itself.
 All integers are little-endian. This layout is what travels, what a journal appends, and what becomes an Arrow column
 (its offsets are the cumulative lengths). Every function here works on a whole body: joining, slicing and checking run
 inside the interpreter's C code, never as a Python loop over messages.
@@ -35,22 +35,23 @@ FRAGMENT = 2
 
 @unique
 class Port(IntEnum):
-    """For whom the messages of a body are. A port that nobody listens to is dropped at delivery, and counted."""
+    """The consumer of a body's messages. Messages for a port without a consumer are dropped at delivery and counted."""
 
     APP = 0
-    KEYED = 1  # the application; each message begins with the length of its key (u16) and the key
+    KEYED = 1  # The application; each message begins with the length of its key (u16) and the key.
     RPC = 2
-    BLOCKS = 3  # replicated structures
+    BLOCKS = 3  # Replicated data structures.
     SNAPSHOT = 4
-    CONTROL = 5  # the log, from member to member
-    NOTICE = 6  # what members tell about themselves: where they serve what
+    CONTROL = 5  # Backfill of the log between members.
+    NOTICE = 6  # The addresses of the services that members offer.
 
 
-UNCOUNTED = frozenset({Port.SNAPSHOT})  # the member's own words: nobody is told of their admission or of their failure
+# Internal messages whose admission or failure is not reported to the application.
+UNCOUNTED = frozenset({Port.SNAPSHOT})
 
 
 def pack(messages: Sequence[bytes], port: int = Port.APP, header: bytes = b"") -> bytes:
-    """Many messages as one body, behind whatever leads it."""
+    """Pack messages into one body, behind `header`."""
     if len(messages) == 1:
         return b"".join((header, _SINGLE.pack(PACKED, port, 1, len(messages[0])), messages[0]))
     lengths = array("I", map(len, messages))
@@ -58,18 +59,18 @@ def pack(messages: Sequence[bytes], port: int = Port.APP, header: bytes = b"") -
 
 
 def fragment(message: bytes, offset: int, chunk_bytes: int, port: int = Port.APP, header: bytes = b"") -> bytes:
-    """The part of a large message that starts at `offset`, behind whatever leads it."""
+    """The fragment of a large message that starts at `offset`, behind `header`."""
     head = FRAGMENT_HEADER.pack(FRAGMENT, port, len(message), offset)
     return b"".join((header, head, memoryview(message)[offset : offset + chunk_bytes]))
 
 
 def port_of(body: bytes) -> int:
-    """Of a packed body or a fragment."""
+    """The port of a packed body or a fragment."""
     return body[1]
 
 
 def split(body: bytes) -> tuple[bytes, ...]:
-    """The messages of a packed body that `flaw` found nothing wrong with."""
+    """The messages of a packed body, which must have passed `flaw`."""
     _, _, count = HEADER.unpack_from(body)
     payload_at = HEADER.size + LENGTH_BYTES * count
     if count < 2:
@@ -82,7 +83,7 @@ def split(body: bytes) -> tuple[bytes, ...]:
 
 
 def message_count(body: bytes) -> int:
-    """How many messages end in this body; a fragment counts when it is the last of its message."""
+    """How many messages this body completes; a fragment counts when it is the last of its message."""
     kind, _, number = HEADER.unpack_from(body)
     if kind == PACKED:
         return int(number)
@@ -91,7 +92,7 @@ def message_count(body: bytes) -> int:
 
 
 def flaw(body: bytes, start: int = 0) -> str | None:
-    """Why the bytes from `start` on are no body, or None when they are one. Nothing is copied but the lengths."""
+    """Why the bytes from `start` on are not a valid body, or None. Copies nothing but the lengths."""
     size = len(body) - start
     if size < HEADER.size:
         return f"{size} bytes are too short for a body"
@@ -143,15 +144,15 @@ def _lengths(body: bytes, count: int, start: int = 0) -> tuple[int, ...]:
 
 
 def _uniform_length(body: bytes, count: int, start: int = 0) -> int | None:
-    """The length that all messages have, found by comparing the vector with itself moved by one entry."""
+    """The length of all messages if it is the same: compares the vector of lengths with itself shifted by one."""
     first, end = start + HEADER.size, start + HEADER.size + LENGTH_BYTES * count
-    lengths = bytes(body[first:end])  # of a view, too: views are compared byte by byte
+    lengths = bytes(body[first:end])  # Copied, because memoryviews are compared slowly, item by item.
     if not count or lengths[:-LENGTH_BYTES] != lengths[LENGTH_BYTES:]:
         return None
     return int.from_bytes(lengths[:LENGTH_BYTES], "little")
 
 
-@lru_cache(maxsize=32)  # traffic has few shapes; the largest possible one takes half a megabyte
+@lru_cache(maxsize=32)  # Traffic has few distinct shapes; the largest possible Struct takes half a megabyte.
 def _uniform_splitter(length: int, count: int) -> Struct:
     return Struct(f"{length}s" * count)
 

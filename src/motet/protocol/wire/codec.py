@@ -1,10 +1,10 @@
-"""Frames to datagrams and back. `decode` accepts any bytes and answers with a frame or a typed rejection.
+"""Encodes frames as datagrams and decodes them. `decode` accepts any bytes and returns a frame or a typed rejection.
 
     magic 2 bytes  version u8  kind u8  group u32  source u64  destination u64  | fields of the kind | ranges or body
 
 All integers are little-endian. `group` is a checksum of the group's name, so that two groups never mix by accident;
-`source` and `destination` are incarnations, so that nothing meant for an earlier life of a process reaches a later one.
-Decoding is total: no input raises, none allocates more than a small multiple of its own size.
+`source` and `destination` are incarnations, so that no datagram for an earlier incarnation of a process is handled by a
+later one. Decoding is total: no input raises or allocates more than a small multiple of its own size.
 """
 
 from __future__ import annotations
@@ -111,16 +111,16 @@ _U16 = Struct("<H")
 
 
 class Reject(Enum):
-    """Why bytes are not a frame."""
+    """Why bytes are not a valid frame."""
 
-    TOO_SHORT = "too short for a header"
-    TOO_LONG = "longer than a datagram can be"
+    TOO_SHORT = "is too short for a header"
+    TOO_LONG = "is longer than a datagram can be"
     NOT_OURS = "does not start as a Motet datagram"
     OTHER_VERSION = "speaks another version of the protocol"
     OTHER_GROUP = "belongs to another group"
     UNKNOWN_KIND = "is of a kind that this version does not know"
     TRUNCATED = "ends before its fields do"
-    TRAILING_BYTES = "goes on after its fields end"
+    TRAILING_BYTES = "continues after its fields end"
     BAD_FIELD = "has a field outside its range"
     BAD_RANGES = "asks for ranges that are not ascending and disjoint"
     BAD_BODY = "has a body that contradicts itself"
@@ -145,18 +145,18 @@ def group_id(name: str) -> int:
 
 
 def kind_name(datagram: bytes) -> str:
-    """Which frame it carries, by its number alone: for people who look on."""
+    """The name of the frame in a datagram, by its kind alone: for traces."""
     return _NAMES.get(datagram[_KIND_AT], "unknown") if len(datagram) > _KIND_AT else "unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """How one kind of frame becomes bytes: its fixed fields, and what follows them."""
+    """The encoding of one kind of frame: its fixed fields, and what follows them."""
 
     number: int
     fields: Struct
-    tail: str  # "none", "ranges", "triples" or "body"
-    counts: slice  # which fields are counted with, and so are bounded; the others are names, where any value goes
+    tail: str  # "none", "ranges", "triples" or "body".
+    counts: slice  # Fields that take part in arithmetic and so are bounded; the others are names of any value.
     unpack: Callable[..., Frame]
     pack: Callable[..., tuple[int, ...]]
 
@@ -179,7 +179,7 @@ _FOUR_U64 = Struct("<QQQQ")
 _FIVE_U64 = Struct("<QQQQQ")
 _TWO_U64 = Struct("<QQ")
 
-# A number that was released is never given to another kind: 3, 18 and 70 were requests and proposals without a count.
+# A retired kind number is never reused: 3, 18 and 70 were requests and proposals without a count.
 _NONE = slice(0)
 _KINDS: dict[type[Frame], _Kind] = {
     UnicastData: _Kind(
@@ -242,7 +242,7 @@ _KINDS: dict[type[Frame], _Kind] = {
         lambda f: (f.view.number, f.view.creator, f.position),
     ),
 }
-# Frames whose fields nest. Their numbers are of the same series.
+# Control frames, whose fields nest. Their kind numbers share the series above.
 _RECORD = (optional(VIEW), listed(VIEW))
 _BEAT = (COUNT, COUNT, SPAN_NS, THOUSANDTHS)
 _CONTROL: dict[type[Frame], tuple[int, tuple[Field[Any], ...]]] = {
@@ -289,10 +289,10 @@ _KIND_AT = 3
 _FLAGGED = _KINDS[UnicastData].number
 _BY_NUMBER: dict[int, _Kind] = {kind.number: kind for kind in _KINDS.values()}
 
-# What a data frame needs beside its body; the body gets the rest of `frame_bytes`. An ORDER_DATA has no numbers riding
-# on it, and needs less than what is left for those.
+# The bytes of a data frame besides its body, which gets the rest of `frame_bytes`. The header of an OrderData is
+# larger, but that frame has no piggybacked numbers, and needs less than the space reserved for them.
 DATA_OVERHEAD = HEADER.size + max(_KINDS[kind].fields.size for kind in (UnicastData, MulticastData))
-CHUNK_OVERHEAD = HEADER.size + 29  # beside the data of a STATE_CHUNK: view id, index, flag, length
+CHUNK_OVERHEAD = HEADER.size + 29  # The bytes of a StateChunk besides its data: view id, index, flag, length.
 
 
 def encode(group: int, source: int, destination: int, frame: Frame) -> bytes:
@@ -300,7 +300,7 @@ def encode(group: int, source: int, destination: int, frame: Frame) -> bytes:
 
 
 def encode_parts(group: int, source: int, destination: int, frame: Frame) -> tuple[bytes, bytes]:
-    """Two parts that follow one another on the wire: a body is large, and need not be copied to stand behind a head."""
+    """The datagram in two consecutive parts, so that a large body need not be copied behind its header."""
     kind = _KINDS.get(type(frame))
     if kind is None:
         number, schema = _CONTROL[type(frame)]
@@ -346,7 +346,7 @@ def _decode_frame(kind: _Kind, datagram: bytes, size: int) -> Frame | Rejection:
         return Rejection(Reject.BAD_FIELD, f"{max(counts)} is more than {MOST_COUNT}")
     if kind.number == _FLAGGED and fields[1] > 1:
         return Rejection(Reject.BAD_FIELD, f"a flag of {fields[1]}")
-    if kind.tail == "body":  # a large one is not copied out of its datagram: it is a view of it, which reads like bytes
+    if kind.tail == "body":  # A large body is a memoryview of its datagram instead of a copy.
         body = datagram[end:] if size < VIEWED_BYTES else memoryview(datagram)[end:]
         wrong = flaw(body)
         return Rejection(Reject.BAD_BODY, wrong) if wrong else kind.unpack(*fields, body)
@@ -370,7 +370,7 @@ def _decode_control(number: int, datagram: bytes) -> Frame | Rejection:
 
 
 def _counted(tail: bytes, item: Struct) -> Rejection | None:
-    """Why `tail` is not a count and so many items: without a count, one that was cut at an item's end would pass."""
+    """Why `tail` is not a count and that many items. Without a count, a tail truncated between items would be valid."""
     if len(tail) < _U16.size:
         return Rejection(Reject.TRUNCATED, f"{len(tail)} bytes, where a count of {_U16.size} begins")
     needed = _U16.size + _U16.unpack_from(tail)[0] * item.size

@@ -1,7 +1,7 @@
-"""How the fields of control frames become bytes: small codecs that are put together like the types they stand for.
+"""The encoding of control frames: small codecs that are composed like the types that they encode.
 
-Control frames are few and their fields nest (views, digests, cuts), so clarity counts here and speed does not. Whatever
-the bytes are, a field is read or `MalformedError` is raised, and no list is longer than the bytes left could fill.
+Control frames are rare and their fields nest (views, digests, cuts), so clarity matters here more than speed. Whatever
+the bytes, either a field is read or `MalformedError` is raised, and no list is longer than the remaining bytes allow.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class MalformedError(Exception):
-    """Never leaves the wire room: the codec turns it into a rejection."""
+    """Internal to the package `wire`: the codec turns it into a rejection."""
 
 
 class Reader:
@@ -58,7 +58,7 @@ U64 = _integer("<Q")
 
 
 def at_most(field: Field[int], limit: int) -> Field[int]:
-    """A number that leaves room for arithmetic; a larger one is malformed, and is not written either."""
+    """An integer with a bound, so that arithmetic on it cannot overflow; a larger one is neither read nor written."""
 
     def read(reader: Reader) -> int:
         value = field.read(reader)
@@ -68,7 +68,7 @@ def at_most(field: Field[int], limit: int) -> Field[int]:
 
     def write(value: int) -> bytes:
         if value > limit:
-            raise MisuseError(f"{value} is more than {limit}, the most that a frame may say: nobody would accept it")
+            raise MisuseError(f"{value} is more than {limit}, the bound of this field; no member would accept it")
         return field.write(value)
 
     return Field(write, read)
@@ -76,7 +76,7 @@ def at_most(field: Field[int], limit: int) -> Field[int]:
 
 COUNT = at_most(U64, MOST_COUNT)
 WALL_NS = at_most(U64, MOST_WALL_NS)
-SPAN_NS = at_most(U64, 1 << 53)  # a hundred days
+SPAN_NS = at_most(U64, 1 << 53)  # A hundred days.
 THOUSANDTHS = at_most(U16, 1_000)
 
 
@@ -114,7 +114,7 @@ def listed(item: Field[T]) -> Field[tuple[T, ...]]:
 
 
 def flat_list(form: str, counts: Sequence[int] = ()) -> Field[tuple[Any, ...]]:
-    """Tuples of integers, as many as there are. Those at the places `counts` are counted with, and so are bounded."""
+    """A list of tuples of integers. Those at the indices `counts` take part in arithmetic and so are bounded."""
     shape = Struct(form)
 
     def require(items: Sequence[tuple[int, ...]], error: type[Exception]) -> None:
@@ -142,7 +142,7 @@ def optional(item: Field[T]) -> Field[T | None]:
 
 
 def checked(build: Callable[..., T], parts: Callable[[T], tuple[object, ...]], *fields: Field[Any]) -> Field[T]:
-    """A class out of its fields; what its constructor refuses is malformed."""
+    """A class composed of fields; values that its constructor rejects are malformed."""
 
     def read(reader: Reader) -> T:
         try:
@@ -182,7 +182,7 @@ SUMMARY: Field[ViewSummary] = checked(
     U16,
 )
 PAIRS = flat_list("<QQ", counts=(1,))  # (member, seqno)
-PRODUCERS = flat_list("<QQ")  # (producer, sequence): a client chose both, and they are compared, never added to
+PRODUCERS = flat_list("<QQ")  # (producer, sequence): a client chooses both; they are compared, never added to.
 DIGEST = flat_list("<QQQQ", counts=(1, 2, 3))  # (member, and three seqnos)
 CUT = flat_list("<QQQQ", counts=(1, 3))  # (sender, seqno, holder, stable)
 AGREED: Field[AgreedNumbers] = listed(

@@ -1,6 +1,6 @@
 """The frames: one frozen class per kind. docs/design/wire.md has the same list with who sends each and why.
 
-`sender` fields are incarnations, as they travel; the member that reads them knows whose they are.
+`sender` fields are incarnations; the receiving member maps them to addresses.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class UnicastXmitRequest(Frame):
 
 @record
 class UnicastPurged(Frame):
-    """The answer to a request for what was acked: a receiver that still misses it is out of step."""
+    """The answer to a request for acked frames: a receiver that still misses them needs a SYNC."""
 
     conn_id: int
     low: int  # everything up to it was acked
@@ -51,8 +51,8 @@ class Close(Frame):
 
 @record
 class Sync(Frame):
-    conn_id: int  # the one that the receiver saw, or holds, and cannot go on with
-    sync_id: int  # names this attempt; the answer repeats it, so that a late answer to an earlier one is recognised
+    conn_id: int  # The connection id that the receiver saw and has no window for, or whose window is wrong.
+    sync_id: int  # Names this attempt. The answer repeats it, so that a late answer to an earlier one is recognised.
 
 
 @record
@@ -69,11 +69,11 @@ class SyncAck(Frame):
 
 @record
 class MulticastData(Frame):
-    sender: int  # differs from the datagram's source when a survivor hands on what a crashed sender sent
+    sender: int  # Differs from the datagram's source when a survivor repairs frames of a crashed sender.
     seqno: int
-    stable: int  # every member of the sender's view has delivered up to here
+    stable: int  # Every member of the sender's view has delivered up to here.
     body: bytes
-    view: int = 0  # names the view that it was sent in: in another one it is not delivered, nor is `stable` believed
+    view: int = 0  # The tag of the view in which it was sent. In a different view, body and `stable` are ignored.
 
 
 @record
@@ -89,7 +89,7 @@ class MulticastXmitRequest(Frame):
 
 @record
 class Highest(Frame):
-    """The tail notice: "this is the highest I sent, and this much of it is stable"."""
+    """The last-seqno announcement: the highest seqno that its sender has sent, and how much of it is stable."""
 
     seqno: int
     stable: int
@@ -98,7 +98,7 @@ class Highest(Frame):
 
 @record
 class Purged(Frame):
-    """The answer to a request for what is gone."""
+    """The answer to a request for purged frames."""
 
     sender: int
     low: int  # everything up to it is purged
@@ -106,18 +106,18 @@ class Purged(Frame):
 
 @record
 class Heartbeat(Frame):
-    """A sign of life, and the view that its sender is in. Like probes and their answers it measures the link."""
+    """A sign of life with the view of its sender. Like probes and their answers, it measures the link."""
 
     view: ViewId = NO_VIEW
-    beat: int = 0  # counts what measures this link, in this direction; 0 in a frame that does not
-    echo: int = 0  # the highest beat that came from the receiver
-    echo_delay_ns: int = 0  # how long ago that was
-    loss: int = 0  # thousandths of the receiver's beats that were lost or overtaken on their way here
+    beat: int = 0  # Counts measuring frames on this link in this direction; 0 in a frame that does not measure.
+    echo: int = 0  # The highest beat received from the receiver of this frame.
+    echo_delay_ns: int = 0  # How long ago that beat was received, which is not part of the round trip.
+    loss: int = 0  # Thousandths of the receiver's beats that were lost or reordered.
 
 
 @record
 class AreYouAlive(Frame):
-    """A probe: a question to one who was silent for too long, before anybody acts on it."""
+    """A probe to a member that was silent for too long, before it is suspected."""
 
     beat: int = 0  # these as in a heartbeat
     echo: int = 0
@@ -136,15 +136,17 @@ class IAmAlive(Frame):
 
 @record
 class Busy(Frame):
-    """Sent on behalf of a member whose process is alive while its driver does not run. It is prepared while the driver
-    runs, so it says nothing else."""
+    """Sent on behalf of a member whose process is alive but whose driver does not run.
+
+    It has no other content because it is prepared while the driver still runs.
+    """
 
     view: ViewId
 
 
 @record
 class IndirectProbe(Frame):
-    """A member asks another one to probe a third, whom it cannot hear itself."""
+    """Asks a member to probe a third one, which the sender cannot reach itself."""
 
     view: ViewId
     target: int
@@ -152,7 +154,7 @@ class IndirectProbe(Frame):
 
 @record
 class Vouched(Frame):
-    """The answer to an indirect probe: the target was heard by the one who was asked."""
+    """The answer to an indirect probe: the target is alive."""
 
     view: ViewId
     target: int
@@ -162,78 +164,78 @@ Pairs = tuple[tuple[int, int], ...]
 Quads = tuple[tuple[int, int, int, int], ...]
 AgreedNumbers = tuple[
     tuple[int, int, Pairs], ...
-]  # (sender, id of the first, final numbers of it and those that follow it)
+]  # (sender, first id, agreed sequence numbers of that frame and the following ones)
 
 
 class LogCheckpoint(NamedTuple):
-    """Where a log stands, and what those who come to it from outside need to go on with it."""
+    """The end of a log, and the producer table that a joiner needs to continue it."""
 
     position: int = 0
     producers: Pairs = ()  # of appends that can be repeated: (producer, highest sequence), the least recent first
 
 
 class StateNeed(IntEnum):
-    """How a member stands to the application's state."""
+    """Whether a member has, needs, or can do without the application's state."""
 
-    UNWANTED = 0  # its application takes no state
-    HELD = 1
-    LACKING = 2  # it came in and is still getting it; where nobody has it, it waits
-    SPARE = 3  # it is still getting it, but its application has every message of the log that came before this view
-    DISPENSABLE = 4  # it is still getting it, and goes on without it where nobody has it
+    UNWANTED = 0  # The application takes no state.
+    HELD = 1  # The member has the state.
+    LACKING = 2  # The transfer is not complete; if no member has the state, the member waits for one that does.
+    SPARE = 3  # The transfer is not complete, but the application has every earlier message of the log.
+    DISPENSABLE = 4  # The transfer is not complete; if no member has the state, the member continues without it.
 
 
 @record
 class Decision:
-    """How a view ends and what comes after it. Not a frame of its own; several carry it."""
+    """How a view ends and which view follows. Not a frame of its own; several frames contain it."""
 
-    cut: Quads  # (sender, seqno, holder, stable) per stream of the view that ends
+    cut: Quads  # (sender, seqno, holder, stable) per stream of the view that ends.
     following: View
-    digest: Pairs  # (member, seqno): where the stream of each member of the following view begins in it
-    subviews: tuple[View, ...] = ()  # the views that were merged; none where a single one was changed
-    lacking: tuple[int, ...] = ()  # who does not have the application's state when the following view begins
-    epoch: ViewId = NO_VIEW  # the last primary view of those whom the others follow
-    position: int = 0  # where their log stands when the following view begins; known when all are ready
-    producers: Pairs = ()  # and the appends that it knows; see LogEnd
-    agreed: AgreedNumbers = ()  # of the ordered frames of the view that ends: what any participant knew
+    digest: Pairs  # (member, seqno): where each member's stream begins in the following view.
+    subviews: tuple[View, ...] = ()  # The merged views; none if a single view was changed.
+    lacking: tuple[int, ...] = ()  # Members without the application's state when the following view begins.
+    epoch: ViewId = NO_VIEW  # The last primary view of the members whose log is continued.
+    position: int = 0  # The end of that log when the following view begins; known once all are ready.
+    producers: Pairs = ()  # The producer table of that log; see LogCheckpoint.
+    agreed: AgreedNumbers = ()  # Agreed sequence numbers of the view that ends, known to any participant.
 
 
 @record
 class Prepare(Frame):
-    """The acting coordinator begins to end a view."""
+    """The acting coordinator starts a flush."""
 
     view: ViewId
     ballot: Ballot
     participants: tuple[Address, ...]
-    voids: bool = False  # what its sender planned before in this view was installed by nobody, and will not be
+    voids: bool = False  # No earlier decision of its sender in this view was or will be installed by anybody.
 
 
 @record
 class MemberReport:
-    """What one member holds and knows when its view ends; of a part of a merge, what its members do together.
+    """What one member has and knows when its view ends; of a part of a merge, what its members have together.
 
-    Not a frame of its own: PREPARED carries that of a participant, MERGE_RSP the one of a part.
+    It is no frame of its own: PREPARED carries the report of a participant, MERGE_RSP that of a part.
     """
 
-    digest: Quads  # (sender, low, delivered, received) per stream
-    last: View | None  # the last primary view that it knows of
-    attempts: tuple[View, ...]  # primary views attempted since
-    epoch: ViewId  # the last primary view that it was in, or whose log and state it took over
-    position: int  # how far it has delivered that log; of a part: the member that is furthest
-    chain: tuple[int, ...] = ()  # earlier incarnations whose durable state it holds, and for which it stands
-    is_complete: bool = True  # it has what it should keep of that log, and the state; of a part: one survivor has
+    digest: Quads  # (sender, low, delivered, received) per stream.
+    last: View | None  # The last primary view that it knows of.
+    attempts: tuple[View, ...]  # Primary views attempted since.
+    epoch: ViewId  # The last primary view that it was in, or whose log and state it took over.
+    position: int  # How far it has delivered that log; of a part: how far the member that is furthest has.
+    chain: tuple[int, ...] = ()  # The incarnation chain: earlier incarnations whose durable state it has.
+    is_complete: bool = True  # It has all of the log that it should keep, and the state; of a part: one survivor has.
 
 
 @record
 class Prepared(Frame):
-    """A participant's own state, and nothing that it received about others."""
+    """A participant's own state, without hearsay about others."""
 
     view: ViewId
     ballot: Ballot
     report: MemberReport
     state: StateNeed
-    bootstraps: bool  # it counts when the group is bootstrapped: it has not lost its durable state
-    decided: Decision | None = None  # it has seen the COMMIT that ended this view so
-    agreed: AgreedNumbers = ()  # agreed sequence numbers that it knows and others may not
+    bootstraps: bool  # Whether it counts towards bootstrapping a group: it has not lost the journal of one.
+    decided: Decision | None = None  # The decision of a COMMIT for this view that it has received.
+    agreed: AgreedNumbers = ()  # Agreed sequence numbers that others may not know.
 
 
 @record
@@ -241,17 +243,17 @@ class CutTo(Frame):
     view: ViewId
     ballot: Ballot
     decision: Decision
-    last: View | None  # what the decision counted: every participant records it before it says READY
+    last: View | None  # The views that the decision counted; every participant records them before READY.
     attempts: tuple[View, ...]
 
 
 @record
 class Ready(Frame):
-    """The cut is held, and the attempt is recorded."""
+    """The participant has all frames up to the cut, and has recorded the attempt."""
 
     view: ViewId
     ballot: Ballot
-    position: int = 0  # where its log will stand when the view has ended so
+    position: int = 0  # The end of its log after this decision.
     producers: Pairs = ()
 
 
@@ -269,16 +271,16 @@ class Installed(Frame):
 
 @record
 class Abort(Frame):
-    """The proposer of this ballot will never commit it."""
+    """The proposer of this ballot will not commit it."""
 
     view: ViewId
     ballot: Ballot
-    is_off: bool  # nobody can have installed what was planned; otherwise another part of a merge may have
+    is_off: bool  # No member can have installed the decision; if False, another part of a merge may have.
 
 
 @record
 class Nack(Frame):
-    """A later ballot was promised, or: how did this view end?"""
+    """A later ballot was promised; also asks how the view ended."""
 
     view: ViewId
     ballot: Ballot
@@ -287,14 +289,14 @@ class Nack(Frame):
 
 @record
 class LeaveRequest(Frame):
-    """A member asks the coordinator to let it go."""
+    """A member asks the coordinator to remove it from the view."""
 
     view: ViewId
 
 
 @record
 class Suspicion(Frame):
-    """A member cannot hear others of its view; the coordinator, which may hear them, is told."""
+    """A member reports suspects to the coordinator, which may still receive from them."""
 
     view: ViewId
     reporter: int
@@ -303,11 +305,11 @@ class Suspicion(Frame):
 
 @record
 class Hello(Frame):
-    """To an endpoint, whoever lives there: who I am and what view I am in; and you?"""
+    """A discovery request to an endpoint, whichever process runs there: the sender and its view."""
 
     sender: Address
     view: ViewSummary
-    nonce: int  # the answer repeats it, so that it proves that both directions work now
+    nonce: int  # The answer repeats it, which proves that both directions work now.
 
 
 @record
@@ -319,17 +321,17 @@ class HelloBack(Frame):
 
 @record
 class MergeRequest(Frame):
-    """The merge leader asks a coordinator to prepare its part. A merge is named like a ballot: round and leader."""
+    """The merge leader asks a coordinator to flush its part. A merge is named like a ballot: round and leader."""
 
     merge: Ballot
-    view: ViewId  # the leader's
-    part: ViewId  # the view of the coordinator that is asked, as the leader knows it: no later view answers
-    answer_ns: int = 0  # how long the leader waits for an answer; the parts know less of its network, and wait as long
+    view: ViewId  # The leader's view.
+    part: ViewId  # The view of the coordinator as the leader knows it; a later view does not answer.
+    answer_ns: int = 0  # How long the leader waits. The parts wait as long, for they know less of its network.
 
 
 @record
 class MergeRefusal(Frame):
-    """This part does not take part now. Never by silence."""
+    """This part cannot merge now. Refusals are explicit, so that the leader need not wait for a timeout."""
 
     merge: Ballot
     reason: str
@@ -337,22 +339,22 @@ class MergeRefusal(Frame):
 
 @record
 class MergeResponse(Frame):
-    """The aggregated answers of one part, given for this view in this round and for no other."""
+    """The aggregated answers of one part, valid for this view and this round only."""
 
     merge: Ballot
     view: View
-    ballot: Ballot  # of the part's round
+    ballot: Ballot  # The ballot of the part's round.
     report: MemberReport
-    staying: tuple[Address, ...]  # who survives; each has answered for itself
-    leaving: tuple[Address, ...]  # who leaves gracefully with this change
-    wanting: tuple[int, ...]  # who wants the application's state if it does not have it
-    lacking: tuple[int, ...]  # who of them has not got it yet
-    bootstrapping: tuple[int, ...]  # who counts when the group is bootstrapped
+    staying: tuple[Address, ...]  # The survivors; each has answered for itself.
+    leaving: tuple[Address, ...]  # Members that leave gracefully with this change.
+    wanting: tuple[int, ...]  # Members whose application takes state.
+    lacking: tuple[int, ...]  # Those of them that do not have it yet.
+    bootstrapping: tuple[int, ...]  # Members that count towards bootstrapping a group.
 
 
 @record
 class MergeView(Frame):
-    """What all parts are to install. Each part gets it with the view and the round that its answer was given for."""
+    """The view that all parts shall install, sent to each part with the view and the ballot of its answer."""
 
     merge: Ballot
     part: ViewId
@@ -368,10 +370,10 @@ class MergeView(Frame):
 
 @record
 class MergeReady(Frame):
-    """All members of this part hold their cut and have recorded the attempt."""
+    """All members of this part have all frames up to their cut, and have recorded the attempt."""
 
     merge: Ballot
-    ballot: Ballot  # of the part's round
+    ballot: Ballot  # The ballot of the part's round.
     position: int = 0
     producers: Pairs = ()
 
@@ -381,7 +383,7 @@ class MergeCommit(Frame):
     """All parts are ready: install it."""
 
     merge: Ballot
-    view: ViewId  # the merged one; the coordinator answers with INSTALLED
+    view: ViewId  # The merged view; the coordinator answers with INSTALLED.
     position: int = 0
     producers: Pairs = ()
 
@@ -389,15 +391,15 @@ class MergeCommit(Frame):
 @record
 class MergeCancel(Frame):
     merge: Ballot
-    is_off: bool  # no part was told to install it
+    is_off: bool  # No part was asked to install the merged view.
 
 
 @record
 class StateRequest(Frame):
-    """One who came in asks for the application's state as it was when this view began."""
+    """A joiner requests the application's state as of the beginning of this view."""
 
     view: ViewId
-    first: int  # index of the first chunk wanted
+    first: int  # The index of the first chunk requested.
     count: int
 
 
@@ -411,7 +413,7 @@ class StateChunk(Frame):
 
 @record
 class StateRefusal(Frame):
-    """The provider's application could not give its state."""
+    """The provider's application could not supply its state."""
 
     view: ViewId
     reason: str
@@ -422,16 +424,16 @@ Triples = tuple[tuple[int, int, int], ...]
 
 @record
 class Proposals(Frame):
-    """One member's proposals for many frames of one sender (the seed's AckMessage, gathered)."""
+    """One member's proposals for many frames of one sender (AckMessage of the ISIS document, batched)."""
 
     view: ViewId
-    runs: Triples  # (first id, count, first number): both grow by one within a run
-    sender: int = 0  # whose frames, where all are told; 0: those of the one it is sent to
+    runs: Triples  # (first id, count, first number): ids and numbers both grow by one within a run.
+    sender: int = 0  # On the fast path, whose frames the proposals are for; 0 means those of the receiver.
 
 
 @record
 class ProposalRequest(Frame):
-    """A sender still waits for these."""
+    """A sender requests the receiver's proposals for its frames `first` to `last`, both inclusive."""
 
     view: ViewId
     first: int
@@ -440,7 +442,7 @@ class ProposalRequest(Frame):
 
 @record
 class Progress(Frame):
-    """How far its sender has delivered the log; to the coordinator."""
+    """Reports to the coordinator how far its sender has delivered the log."""
 
     view: ViewId
     position: int
@@ -448,7 +450,7 @@ class Progress(Frame):
 
 @record
 class Stable(Frame):
-    """Every member of the view has delivered the log up to here."""
+    """The coordinator announces that every member of the view has delivered the log up to `position`."""
 
     view: ViewId
     position: int
@@ -456,18 +458,18 @@ class Stable(Frame):
 
 @record
 class OrderData(Frame):
-    """The seed's DataMessage on a datagram of its own; its sender is the datagram's source."""
+    """DataMessage of the ISIS document, in the continuous strategy; its sender is the datagram's source."""
 
     view: ViewId
-    id: int  # counted by its sender from 1 in this view
-    settled: int  # all members have the final numbers of its sender's frames up to here
-    after: int  # seqno of the last plain multicast that its sender sent before it
-    body: bytes  # an ordered one, without numbers
+    id: int  # Counted by its sender from 1 in this view.
+    settled: int  # All members have the agreed numbers of its sender's frames up to this id.
+    after: int  # Seqno of the last plain multicast that its sender sent before it.
+    body: bytes  # An ordered body without piggybacked numbers.
 
 
 @record
 class OrderAck(Frame):
-    """The seed's AckMessage: this frame of yours is here, and this is the number that I propose for it."""
+    """AckMessage of the ISIS document: the frame was received, and `number` is proposed for it."""
 
     view: ViewId
     id: int
@@ -476,18 +478,18 @@ class OrderAck(Frame):
 
 @record
 class OrderSeq(Frame):
-    """The seed's SeqMessage: the final number of a frame of mine."""
+    """SeqMessage of the ISIS document: the agreed sequence number of a frame of its sender."""
 
     view: ViewId
     id: int
     settled: int
     number: int
-    proposer: int  # rank in the view
+    proposer: int  # Rank in the view.
 
 
 @record
 class OrderSeqAck(Frame):
-    """The seed's SeqAckMessage."""
+    """SeqAckMessage of the ISIS document: acknowledges an OrderSeq."""
 
     view: ViewId
     id: int

@@ -1,8 +1,8 @@
-"""The messages of whole bodies, split out when somebody looks at them, and not before.
+"""A lazy sequence of the messages in packed bodies, which are split only when the messages are accessed.
 
-Whoever takes them one after the other gets each body's messages made just before, and lets go of them soon: that is
-several times faster than making all of them, keeping them in a queue, and finding them cold there. Who only wants to
-know how many there are, or hands the bodies on to a journal, never pays for splitting at all.
+Iteration splits one body at a time, just before its messages are used, while they are in the processor's cache. That is
+several times faster than splitting everything into a queue first. A consumer that needs only the count, or writes the
+bodies to a journal, never pays for splitting.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import overload
 
 from motet.protocol.wire.body import message_count, split
 
-EAGER_BYTES = 4_096  # less than this is split at once: what waits must be worth the wait
+EAGER_BYTES = 4_096  # Smaller deliveries are split at once, because laziness costs more than it saves.
 
 
 class Messages(Sequence[bytes]):
-    """Reads like the tuple of them, and equals it."""
+    """Behaves like the tuple of the messages, and equals it."""
 
     __slots__ = ("_bodies", "_count", "_made")
 

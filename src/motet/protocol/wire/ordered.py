@@ -1,13 +1,13 @@
-"""The body of an ordered frame: the final numbers of earlier frames ride along with the next one, or alone.
+"""The body of an ordered frame: agreed sequence numbers of earlier frames, piggybacked on the next body or alone.
 
     kind=3  flags u8  count u16  pad(4)  first u64  sent_at u64
     [producer u64  sequence u64]  [proposed u64]   (number u64, proposer u32) * count   inner body, or nothing
 
-`first` is the id of the frame that the first number belongs to; the others follow it without a gap. An inner body is to
-be ordered itself when the flag says so; else it is one of the sender's plain stream, and only gives the numbers a lift.
-`sent_at` is the wall clock of the sender when it made the frame. A tag, if the flag says that there is one, makes the
-inner body an append that can be repeated: of one producer, only a higher sequence than all before is new. `proposed`,
-if the flag says that it is there, is what the sender itself proposes for the inner body.
+`first` is the id of the frame that the first number belongs to; the others follow without a gap. A flag says whether
+the inner body is to be ordered; otherwise it is a plain body that the numbers are piggybacked on. `sent_at` is the
+sender's wall clock when it made the frame. A tag, present if its flag is set, makes the inner body an idempotent
+append: only a higher sequence than all earlier ones of its producer is new. `proposed`, present if its flag is set, is
+the sender's own proposal for the inner body.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ TAG = Struct("<QQ")
 PROPOSAL = Struct("<Q")
 NUMBER = Struct("<QI")
 MOST_NUMBERS = 0xFFFF
-VIEWED_BYTES = 4_096  # what is larger is not copied out of what it came in, but a view of it
+VIEWED_BYTES = 4_096  # A larger part of a buffer is passed on as a memoryview instead of a copy.
 _TO_BE_ORDERED = 1
 _TAGGED = 2
 _PROPOSED = 4
-_NUMBERS_AT = [  # by flags
+_NUMBERS_AT = [  # The offset of the numbers, by flags.
     HEADER.size + (TAG.size if flags & _TAGGED else 0) + (PROPOSAL.size if flags & _PROPOSED else 0)
     for flags in range((_TO_BE_ORDERED | _TAGGED | _PROPOSED) + 1)
 ]
 
 
 class SequenceNumber(NamedTuple):
-    """Where a frame stands: numbers first, and of two equal ones the smaller proposer."""
+    """The position of a frame in the total order: compared by number, then by proposer."""
 
     number: int
-    proposer: int  # rank in the view
+    proposer: int  # Rank in the view.
 
 
 class Tag(NamedTuple):
-    """Names an append, so that it can be repeated through another member and is in the log once."""
+    """Names an idempotent append, so that it can be resent through another member and is in the log once."""
 
     producer: int
     sequence: int
@@ -51,11 +51,11 @@ class Tag(NamedTuple):
 class Ordered(NamedTuple):
     first: int
     numbers: tuple[SequenceNumber, ...]
-    is_ordered: bool  # the inner body is
+    is_ordered: bool  # Whether the inner body is to be ordered.
     inner: bytes
     sent_at: int = 0
     tag: Tag | None = None
-    proposed: int | None = None  # by the sender
+    proposed: int | None = None  # The sender's own proposal.
 
 
 def seal(
@@ -79,7 +79,7 @@ def header(
     tag: Tag | None,
     proposed: int | None = None,
 ) -> bytes:
-    """What stands before the inner body."""
+    """The bytes before the inner body."""
     flags = _TO_BE_ORDERED if is_ordered else 0
     parts = [NUMBER.pack(*number) for number in numbers]
     if proposed is not None:
@@ -92,7 +92,7 @@ def header(
 
 
 def unseal(body: bytes) -> Ordered:
-    """Take apart what `flaw` found nothing wrong with."""
+    """Decode an ordered body, which must have passed `flaw`."""
     _, flags, count, first, sent_at = HEADER.unpack_from(body)
     start = _NUMBERS_AT[flags]
     end = start + count * NUMBER.size
@@ -104,7 +104,7 @@ def unseal(body: bytes) -> Ordered:
 
 
 def flaw_of_ordered(body: bytes) -> str | int:
-    """Why these bytes are no ordered body; or where the inner one begins, which is the caller's to judge."""
+    """Why these bytes are not an ordered body, or where the inner body begins, which the caller must validate."""
     if len(body) < HEADER.size:
         return f"{len(body)} bytes are too short for an ordered body"
     _, flags, count, first, sent_at = HEADER.unpack_from(body)
@@ -122,7 +122,7 @@ def flaw_of_ordered(body: bytes) -> str | int:
 
 
 def inner_at(body: bytes) -> int:
-    """Where the inner body begins."""
+    """The offset of the inner body."""
     _, flags, count, _, _ = HEADER.unpack_from(body)
     return int(_NUMBERS_AT[flags] + count * NUMBER.size)
 

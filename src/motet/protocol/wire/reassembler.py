@@ -1,4 +1,4 @@
-"""Unpacking: bodies of one sender, in order, back into the messages that the application sent."""
+"""Unpacking: turns the bodies of one sender, in order, back into the messages that the application sent."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from motet.protocol.wire.messages import EAGER_BYTES, Messages
 
 
 class Reassembler:
-    """Turns the bodies of one sender, in order, back into messages. Holds at most one unfinished message."""
+    """Turns the bodies of one sender, in order, into messages. Buffers at most one unfinished message."""
 
     def __init__(self) -> None:
-        self._next = 0  # the seqno that continues what came before
+        self._next = 0  # The seqno that continues the unfinished message.
         self._chunks: list[bytes] = []
         self._total = 0
         self._collected = 0
-        self.incoherent = 0  # bodies that did not fit together
+        self.incoherent = 0  # Bodies that did not continue the unfinished message.
 
     @property
     def collected_bytes(self) -> int:
         return self._collected
 
     def take(self, first: int, bodies: tuple[bytes, ...]) -> Sequence[bytes]:
-        """The messages that these bodies complete; `first` is the seqno of the first of them, the others follow it.
+        """The messages that these bodies complete; `first` is the seqno of the first body, the others follow it.
 
-        Where the stream was moved ahead, what was begun before has no end, and must not be joined to another's. Where
-        it was moved back into an unfinished message, the pieces that we have are not taken again.
+        If the stream was moved ahead, the unfinished message has no end, and must not be joined with another. If it was
+        moved back into the unfinished message, the fragments received before are skipped.
         """
         if self._chunks:
             if first > self._next:
@@ -45,14 +45,14 @@ class Reassembler:
     def feed(self, body: bytes) -> tuple[bytes, ...]:
         """The messages that this body completes.
 
-        A fragment that does not continue what came before is skipped and counted: a receiver that joined in the middle
-        of a large message sees its last fragments only, and has no use for them.
+        A fragment that does not continue the unfinished message is skipped and counted: a receiver that joined in the
+        middle of a large message receives only its last fragments.
         """
         if body[0] == PACKED:
             self._abandon()
             return split(body)
         if body[0] != FRAGMENT:
-            self.incoherent += 1  # an ordered body where nothing is ordered
+            self.incoherent += 1  # An ordered body, although this channel has no total order.
             self._forget()
             return ()
         _, _, total, offset = FRAGMENT_HEADER.unpack_from(body)

@@ -1,27 +1,27 @@
-"""The sealed envelope: whoever does not hold the group's key can neither read, alter, forge nor repeat a datagram.
+"""Sealed datagrams: without the group's key nobody can read, alter, forge or replay a datagram.
 
     magic 2 bytes  version u8  key u8  incarnation u64  counter u64  salt u64  | ciphertext | tag 16 bytes
 
-The cipher is AES-256-GCM (on processors of today the faster one; benchmarks/sealing.py compares). The header is
-authenticated with the rest. Every life of every process seals with a key of its own, derived from the group's key, its
-incarnation and a salt by HKDF (RFC 5869, expand only: the group's key is uniformly random), under a counter that begins
-at 1 and goes on through a change of keys. The salt is drawn from the system's entropy at every start, and from nothing
-else. So no nonce is ever used twice: not by two members that share a key, not by a process that restarts, and not by
-two that were started from copies of one machine and drew the same incarnation. Only a process that is copied while it
-runs, memory and all, repeats its salt. One datagram for many receivers is sealed once.
+The cipher is AES-256-GCM, the faster one on current processors (benchmarks/sealing.py compares). The header is
+authenticated data. Every incarnation seals with a key of its own, derived from the group's key, the incarnation and a
+salt by HKDF (RFC 5869, expand only: the group's key is uniformly random), under a counter that starts at 1 and
+continues through a key rotation. The salt is drawn from the system's entropy at every start. So no nonce is ever used
+twice: not by two members that share a key, not by a process that restarts, and not by two that were started from copies
+of one machine and drew the same incarnation. Only a process that is cloned while it runs, with its memory, repeats its
+salt. One datagram for many receivers is sealed once.
 
-What a key does not do: it proves that some member of the group spoke, not which one.
+A key proves that some member of the group sent a datagram, not which one.
 
-Repetition. For each sender heard lately an `Opener` remembers the highest counter and which of the `window` counters up
-to it were seen; anything seen, or older, is refused. What a sender said before the first datagram that we heard of it
-counts as seen. At most `most_senders` are remembered, the one that was silent longest is forgotten first, and only a
-datagram that authenticates makes an entry, so noise can push nobody out. A stream recorded long ago, of a sender that
-is forgotten since, authenticates again. It does no harm, because the protocols above do not rely on this window:
-frames of an incarnation that is not known are dropped, a greeting must carry the nonce of our last question to be
-believed, and frames of a stream name their view and have a seqno. The window is what keeps repetition cheap.
+Replay. For each recent sender, an `Opener` remembers the highest counter and which of the `window` counters up to it
+were received; a counter that was received or is older is rejected. Counters below the first one received of a sender
+count as received. At most `most_senders` are remembered, and the least recent is evicted first; only a datagram that
+authenticates makes an entry, so forged traffic evicts nobody. A recording of an evicted sender authenticates again.
+That is harmless, because the protocols above do not rely on this window: frames of unknown incarnations are dropped, a
+discovery answer must contain the nonce of the last request, and frames of a stream have a view tag and a seqno. The
+window makes rejecting replays cheap.
 
-Rotation without downtime, in three rounds over all members, in any order within a round: give each the new key as a
-second one; then put the new key first, which is the one that seals; then take the old key away.
+Rotation without downtime takes three rounds over all members, in any order within a round: add the new key as a second
+one; then move the new key to the front, where it seals; then remove the old key.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ VERSION = 2
 KEY_BYTES = 32
 SEAL_HEADER = Struct("<2sBBQQQ")
 TAG_BYTES = 16
-SEAL_OVERHEAD = SEAL_HEADER.size + TAG_BYTES  # what a sealed datagram is longer than the plain one
+SEAL_OVERHEAD = SEAL_HEADER.size + TAG_BYTES  # How much longer a sealed datagram is than the plain one.
 SALT_BITS = 64
-MOST_KEYS = 8  # two are enough to rotate
-MOST_CIPHERS = 2 * MOST_KEYS  # of one sender: it has one salt and seals with one key at a time
+MOST_KEYS = 8  # Two are enough to rotate.
+MOST_CIPHERS = 2 * MOST_KEYS  # Per sender, which has one salt and seals with one key at a time.
 KEY_FORMS = (
     "32 bytes as base64 (44 characters) or as hexadecimal digits (64), perhaps with a number 0 to 255 "
     "and a colon before them; `motet key` prints a new one"
@@ -63,7 +63,7 @@ _KEY_ID = b"motet key id"
 
 
 class _HiddenKey(bytes):
-    """A key that no representation and no copy shows: `dataclasses.asdict` copies what it shows."""
+    """A key that neither its repr nor a deep copy reveals: `dataclasses.asdict` makes deep copies."""
 
     def __repr__(self) -> str:
         return "(not shown)"
@@ -73,14 +73,14 @@ class _HiddenKey(bytes):
 
 
 class SealFault(Enum):
-    """Why a datagram was not opened, and what counts it."""
+    """Why a datagram was rejected, and its counter."""
 
     NOT_SEALED = ("is not sealed", Count.SEAL_MISSING)
     TRUNCATED = ("is too short to be sealed", Count.SEAL_TRUNCATED)
     OTHER_VERSION = ("is sealed in a way that this version does not know", Count.SEAL_OTHER_VERSION)
     UNKNOWN_KEY = ("names a key that this member does not hold", Count.SEAL_KEY_UNKNOWN)
     BROKEN = ("was sealed with another key, or altered on its way", Count.SEAL_BROKEN)
-    REPLAYED = ("came before", Count.SEAL_REPLAYED)
+    REPLAYED = ("was received before", Count.SEAL_REPLAYED)
     TOO_OLD = ("is older than the replay window reaches", Count.SEAL_TOO_OLD)
 
     def __init__(self, text: str, count: Count) -> None:
@@ -91,7 +91,7 @@ class SealFault(Enum):
 @dataclass(frozen=True, slots=True)
 class SealReject:
     fault: SealFault
-    key_id: int | None = None  # as the datagram claims; None where it has none
+    key_id: int | None = None  # As the datagram claims; None if it has no such field.
     incarnation: int | None = None
 
     def __str__(self) -> str:
@@ -101,7 +101,7 @@ class SealReject:
 
 @dataclass(frozen=True, slots=True)
 class Keyring:
-    """The keys that open, by id, and the id of the one that seals. Never shows a key."""
+    """The keys that open datagrams, by id, and the id of the one that seals. Its repr shows no key."""
 
     keys: Mapping[int, bytes] = field(repr=False)
     current: int
@@ -137,7 +137,7 @@ class Keyring:
         return cls(keys, next(iter(keys)))
 
     def subkey(self, key_id: int, incarnation: int, salt: int) -> bytes:
-        """What one life of one process seals with."""
+        """The key that one incarnation seals with."""
         info = _SUBKEY + incarnation.to_bytes(8, "little") + salt.to_bytes(8, "little")
         return HKDFExpand(SHA256(), KEY_BYTES, info).derive(self.keys[key_id])
 
@@ -146,7 +146,7 @@ def parse_key(text: str, place: int = 1) -> tuple[int, bytes]:
     """The id and the bytes of one key. Without a number before it, the id follows from the key itself."""
     head, colon, tail = text.strip().rpartition(":")
     key = _key_bytes(tail)
-    if key is None:  # the text is not shown: it may be a key with one wrong letter
+    if key is None:  # The error must not show the text: it may be a key with a single typing error.
         raise ConfigError(f"key number {place} ({len(tail)} characters) is no key; allowed are {KEY_FORMS}")
     if not colon:
         return _natural_id(key), key
@@ -156,18 +156,18 @@ def parse_key(text: str, place: int = 1) -> tuple[int, bytes]:
 
 
 def format_key(key: bytes) -> str:
-    """As `parse_key` reads it; `key` is 32 bytes of the system's entropy."""
+    """The text form that `parse_key` accepts; `key` is 32 bytes of the system's entropy."""
     require_between("length of the key", len(key), KEY_BYTES, KEY_BYTES)
     return b64encode(key).decode()
 
 
 def is_sealed(datagram: bytes) -> bool:
-    """Whether it claims to be; a member without a key can tell its operator."""
+    """Whether the datagram claims to be sealed, so that a member without a key can tell its operator."""
     return datagram[: len(MAGIC)] == MAGIC
 
 
 class Sealer:
-    """Seals what one life of one process sends. Two with the same incarnation and salt would repeat nonces."""
+    """Seals the datagrams of one incarnation. Two sealers with the same incarnation and salt would reuse nonces."""
 
     def __init__(self, keyring: Keyring, incarnation: int, salt: int) -> None:
         """`salt`: SALT_BITS of the system's entropy, drawn for this sealer."""
@@ -177,7 +177,7 @@ class Sealer:
         self.rekey(keyring)
 
     def rekey(self, keyring: Keyring) -> None:
-        """From now on seal with this ring's current key. The counter goes on: windows know senders, not keys."""
+        """Seal with this keyring's current key. The counter continues, because replay windows are per sender."""
         self._key_id = keyring.current
         self._cipher = AESGCM(keyring.subkey(keyring.current, self._incarnation, self._salt))
 
@@ -188,14 +188,14 @@ class Sealer:
 
 
 class ReplayWindow:
-    """Which counters of one sender were seen. Invariant: bit i stands for `highest - i`, and bit 0 is set."""
+    """The counters received of one sender. Invariant: bit i stands for `highest - i`, and bit 0 is set."""
 
     __slots__ = ("_highest", "_mask", "_seen")
 
     def __init__(self, width: int, first: int) -> None:
         self._mask = (1 << width) - 1
         self._highest = first
-        self._seen = self._mask  # what came before the first that we hear counts as seen
+        self._seen = self._mask  # Counters before the first one received count as received.
 
     def fault(self, counter: int) -> SealFault | None:
         behind = self._highest - counter
@@ -206,7 +206,7 @@ class ReplayWindow:
         return SealFault.REPLAYED if self._seen >> behind & 1 else None
 
     def mark(self, counter: int) -> None:
-        """Only after `fault` found none, and after the datagram has authenticated."""
+        """Record a counter. Call only if `fault` returned None and the datagram has authenticated."""
         ahead = counter - self._highest
         if ahead <= 0:
             self._seen |= 1 << -ahead
@@ -226,7 +226,7 @@ class _KnownSender:
 
 class Opener:
     def __init__(self, keyring: Keyring, *, window: int = 1024, most_senders: int = 1024) -> None:
-        """`window` counters are remembered of each of `most_senders`: 128 bytes each, and a cipher of about 1 kB."""
+        """For each of `most_senders`, `window` counters are remembered in 128 bytes, and a cipher of about 1 kB."""
         require_between("replay window", window, 64, 65_536)
         require_between("most_senders", most_senders, 1, 65_536)
         self._keyring = keyring
@@ -235,7 +235,7 @@ class Opener:
         self._senders: OrderedDict[int, _KnownSender] = OrderedDict()
 
     def rekey(self, keyring: Keyring) -> None:
-        """From now on open with these keys. Windows stay; ciphers are derived anew."""
+        """Open with these keys. Replay windows stay; ciphers are derived again."""
         self._keyring = keyring
         for sender in self._senders.values():
             sender.ciphers.clear()
@@ -245,7 +245,7 @@ class Opener:
         return len(self._senders)
 
     def open(self, sealed: bytes) -> bytes | SealReject:
-        """Any bytes at all go in. What comes out was sealed by a holder of the key, and came for the first time."""
+        """Accepts any bytes; returns a datagram only if it was sealed with a known key and not received before."""
         if (flaw := _flaw(sealed)) is not None:
             return SealReject(flaw)
         _, _, key_id, incarnation, counter, salt = SEAL_HEADER.unpack_from(sealed)
@@ -284,7 +284,7 @@ class Opener:
 
 
 def _flaw(sealed: bytes) -> SealFault | None:
-    """What can be said without a key."""
+    """Checks that need no key."""
     if not is_sealed(sealed):
         return SealFault.NOT_SEALED
     if len(sealed) < SEAL_OVERHEAD:

@@ -1,11 +1,11 @@
-"""The messages of a global snapshot and their bytes. They travel as ordinary messages of port SNAPSHOT.
+"""The messages of a global snapshot and their encoding. They travel as ordinary messages of port SNAPSHOT.
 
-    marker    in every channel, between the last message before a member's recording and the first one after it
-    report    what one member recorded, to the initiator
-    refusal   a member cannot take part, and why; to the initiator
-    abandon   the initiator has given up; to all
+    marker    sent into every channel, after the last message before a member's recording, before the first one after it
+    report    sent to the initiator: what one member recorded
+    refusal   sent to the initiator: a member cannot take part, and why
+    abandon   sent to all: the initiator has given up
 
-Members are named by their incarnations. Whatever the bytes are, `decode` gives a message or says what is wrong.
+Members are named by their incarnations. Whatever the bytes, `decode` returns a message or says what is wrong.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ T = TypeVar("T")
 
 
 class StreamKind(Enum):
-    """Whose window a member tells of."""
+    """Which stream a reported window belongs to."""
 
-    MULTICAST = "multicast"  # the stream of `peer`, which may be the member itself
-    UNICAST_TO = "unicast to"  # what the member sends to `peer`
-    UNICAST_FROM = "unicast from"  # what it receives from `peer`
+    MULTICAST = "multicast"  # The stream of `peer`, which may be the member itself.
+    UNICAST_TO = "unicast to"  # What the member sends to `peer`.
+    UNICAST_FROM = "unicast from"  # What the member receives from `peer`.
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -56,14 +56,14 @@ class SnapshotId:
 class Marker:
     snapshot: SnapshotId
     view: ViewId
-    ordered: int  # frames to be ordered that its sender had sent in this view when it recorded its state
+    ordered: int  # Ordered frames that its sender had sent in this view when it recorded its state.
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRefusal:
     snapshot: SnapshotId
     reason: str
-    is_transient: bool  # another one, a little later, may well be taken
+    is_transient: bool  # The cause is temporary, so another snapshot may succeed soon.
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class StreamWindow:
     kind: StreamKind
     peer: int
     low: int
-    delivered: int  # of UNICAST_TO, where nothing is delivered: the highest sent
+    delivered: int  # For UNICAST_TO, where nothing is delivered, the highest sent.
     high: int
 
 
@@ -86,15 +86,15 @@ class HeldBackFrame:
 
     sender: int
     id: int
-    number: int  # final if decided, else the member's own proposal
-    proposer: int  # rank in the view
+    number: int  # The agreed sequence number if decided, else the member's proposal.
+    proposer: int  # Rank in the view.
     is_decided: bool
     size: int  # bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Retransmitted:
-    """A frame that the continuous strategy sends again until all of its recipients have acknowledged it."""
+    """A frame that the continuous strategy resends until all of its recipients have acknowledged it."""
 
     frame: str  # DATA or SEQ
     id: int
@@ -109,17 +109,17 @@ class InFlight:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A message that its sender has accepted and not put into any channel yet."""
+    """A message that its sender has accepted and not sent yet."""
 
     channel: Channel
-    to: int  # NOBODY: to the group
+    to: int  # NOBODY means the group.
     port: int
     payload: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelState:
-    """What was under way from `sender` to the member that reports, oldest first."""
+    """The messages in flight from `sender` to the reporting member, oldest first."""
 
     channel: Channel
     sender: int
@@ -128,18 +128,18 @@ class ChannelState:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one member recorded."""
+    """The recording of one member."""
 
     snapshot: SnapshotId
-    recorded_at: int  # wall clock of the member, ns
-    state: bytes  # the application's
-    position: int  # of the log: delivered, and stable
+    recorded_at: int  # Wall clock of the member, in nanoseconds.
+    state: bytes  # The application's state.
+    position: int  # The delivered position of the log, and below the stable one.
     stable: int
     windows: tuple[StreamWindow, ...]
     held_back: tuple[HeldBackFrame, ...]
-    waiting: tuple[Waiting, ...]  # above all what is to be ordered, and has not gone out yet
-    channels: tuple[ChannelState, ...]  # those that were not empty
-    retransmitted: tuple[Retransmitted, ...] = ()  # only with the continuous strategy
+    waiting: tuple[Waiting, ...]  # Accepted messages that were not sent yet, mostly ones to be ordered.
+    channels: tuple[ChannelState, ...]  # The channels with messages in flight.
+    retransmitted: tuple[Retransmitted, ...] = ()  # Only with the continuous strategy.
 
 
 Message = Marker | Report | SnapshotRefusal | Abandon
@@ -151,7 +151,7 @@ def encode(message: Message) -> bytes:
 
 
 def decode(data: bytes) -> Message | str:
-    """The message, or why these bytes are none."""
+    """The message, or why the bytes are not a valid one."""
     reader = Reader(data)
     try:
         field = _FIELDS.get(U8.read(reader))
@@ -164,7 +164,7 @@ def decode(data: bytes) -> Message | str:
 
 
 def _many(item: Field[T]) -> Field[tuple[T, ...]]:
-    """A list that may be longer than those of control frames."""
+    """A list with a 32-bit count, for it may be longer than the lists of control frames."""
 
     def read(reader: Reader) -> tuple[T, ...]:
         count = U32.read(reader)

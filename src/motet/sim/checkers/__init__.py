@@ -1,1 +1,1 @@
-"""What must hold of every history, whatever broke. Checkers read histories and know no machine."""
+"""The properties that every history must have, whatever failed. Checkers read histories only, never protocol state."""

@@ -1,7 +1,7 @@
-"""The checkers of the channels: what must hold of any history, however bad the network was.
+"""Checks the channels: the properties that every history must have, however bad the network was.
 
-Safety holds at every moment: integrity, no duplication, FIFO without gaps. Liveness holds once all is healed:
-everything that was accepted, and not reported as failed, has arrived at everybody who had to get it.
+Safety holds at every moment: integrity, no duplication, FIFO without gaps. Liveness holds after healing: every message
+that was accepted and not reported as failed has arrived at every process to which it is owed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from motet.protocol.core.effects import Channel
 from motet.protocol.core.identity import Address
 from motet.protocol.core.units import format_ns
-from motet.sim.world.history import DeliveredBatch, ForgotSender, History, Stream
+from motet.sim.world.history import DeliveredBatch, ForgotSender, History, MessageStream
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,28 +26,28 @@ class Violation:
 
 
 def violation_of(error: Exception) -> Violation:
-    """An exception inside a simulation is a finding like any other; the place where it was raised goes with it."""
+    """The violation that an exception inside a simulation is, with the place where it was raised."""
     return Violation("exception", "".join(traceback.format_exception(error)[-2:]).strip())
 
 
 @dataclass(slots=True)
 class _Progress:
-    """How far one receiver is in one stream."""
+    """The progress of one receiver in one stream."""
 
     start: int | None = None  # the first index that was delivered
     furthest: int = -1  # the highest index that was delivered
-    forgotten: int = -1  # up to here, everything was delivered before the receiver forgot its window
-    repeated: set[int] = field(default_factory=set)  # delivered again since it forgot; once is forgiven
+    forgotten: int = -1  # the furthest index when the receiver last forgot its window
+    repeated: set[int] = field(default_factory=set)  # indices delivered again since then; each may repeat once
 
 
 @dataclass(slots=True)
 class StreamChecker:
-    """Replays the history and keeps, for every receiver of every stream, where it is."""
+    """Replays the history and tracks the progress of every receiver in every stream."""
 
     history: History
-    progress: dict[tuple[Address, Stream], _Progress] = field(default_factory=dict)
+    progress: dict[tuple[Address, MessageStream], _Progress] = field(default_factory=dict)
     violations: list[Violation] = field(default_factory=list)
-    _index: dict[Stream, dict[bytes, int]] = field(default_factory=dict)
+    _index: dict[MessageStream, dict[bytes, int]] = field(default_factory=dict)
 
     def run(self) -> list[Violation]:
         for event in self.history.events:
@@ -58,14 +58,14 @@ class StreamChecker:
         return self.violations
 
     def _forget(self, event: ForgotSender) -> None:
-        stream = Stream(Channel.UNICAST, event.sender, event.receiver)
+        stream = MessageStream(Channel.UNICAST, event.sender, event.receiver)
         if not self.history.remembers and (progress := self.progress.get((event.receiver, stream))):
             progress.forgotten = progress.furthest
             progress.repeated.clear()
 
     def _deliver(self, event: DeliveredBatch) -> None:
         to = event.receiver if event.channel is Channel.UNICAST else None
-        stream = Stream(event.channel, event.sender, to)
+        stream = MessageStream(event.channel, event.sender, to)
         progress = self.progress.setdefault((event.receiver, stream), _Progress())
         for message in event.messages:
             index = self._indices(stream).get(message)
@@ -75,7 +75,7 @@ class StreamChecker:
             self._place(progress, index, stream, event)
             progress.furthest = max(progress.furthest, index)
 
-    def _place(self, progress: _Progress, index: int, stream: Stream, event: DeliveredBatch) -> None:
+    def _place(self, progress: _Progress, index: int, stream: MessageStream, event: DeliveredBatch) -> None:
         expected = progress.furthest + 1
         if progress.start is None:
             progress.start = index
@@ -88,22 +88,22 @@ class StreamChecker:
         elif index < expected:
             progress.repeated.add(index)
 
-    def _indices(self, stream: Stream) -> dict[bytes, int]:
+    def _indices(self, stream: MessageStream) -> dict[bytes, int]:
         known = self._index.get(stream)
         messages = self.history.accepted.get(stream, [])
         if known is None or len(known) != len(messages):
             known = self._index[stream] = {message: index for index, message in enumerate(messages)}
         return known
 
-    def _all_failed(self, stream: Stream, first: int, last: int) -> bool:
+    def _all_failed(self, stream: MessageStream, first: int, last: int) -> bool:
         spans = self.history.failed.get(stream, [])
         return all(any(low <= index <= high for low, high in spans) for index in range(first, last + 1))
 
-    def _violate(self, rule: str, event: DeliveredBatch, stream: Stream, what: str) -> None:
+    def _violate(self, rule: str, event: DeliveredBatch, stream: MessageStream, what: str) -> None:
         self.violations.append(Violation(rule, f"{format_ns(event.at)}: {event.receiver} got {stream}: {what}"))
 
-    def missing(self) -> Iterator[tuple[Address, Stream, int]]:
-        """(receiver, stream, index) of the first message that somebody alive still has to get from somebody alive."""
+    def missing(self) -> Iterator[tuple[Address, MessageStream, int]]:
+        """Per live receiver and live sender, the (receiver, stream, index) of the first message that is still owed."""
         for stream, messages in self.history.accepted.items():
             for receiver, start in self._obliged(stream):
                 progress = self.progress.get((receiver, stream), _Progress())
@@ -115,7 +115,7 @@ class StreamChecker:
                 if index < len(messages):
                     yield receiver, stream, index
 
-    def _obliged(self, stream: Stream) -> Iterator[tuple[Address, int]]:
+    def _obliged(self, stream: MessageStream) -> Iterator[tuple[Address, int]]:
         dead = self.history.dead
         if stream.sender in dead:
             return
@@ -127,7 +127,7 @@ class StreamChecker:
             if sender == stream.sender and receiver not in dead and (sender, receiver) not in self.history.counted_out:
                 yield receiver, start
 
-    def _first_unfailed(self, stream: Stream) -> int:
+    def _first_unfailed(self, stream: MessageStream) -> int:
         index = 0
         while self._all_failed(stream, index, index) and index < len(self.history.accepted[stream]):
             index += 1

@@ -1,7 +1,8 @@
-"""Who lived and was expelled all the same: members that a primary view left out, and when they were back.
+"""Finds expulsions: live members that a primary view excluded, and when they returned.
 
-A history knows who died and who asked to leave; all others had a right to stay. Primary views are one line by id, so a
-member is out from the moment at which somebody installs a primary view without it until it installs a later one itself.
+A history records which processes died and which asked to leave; every other member must not be excluded. Primary views
+are totally ordered by id. So a member is excluded from the moment at which any process installs a primary view without
+it until it installs a later primary view itself.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ class Expulsion:
     member: Address
     view: View  # the first primary view without it
     begin: int
-    end: int  # when it was back, or the history ends
+    end: int  # when it returned, or the end of the history
 
 
 def expulsions_of(history: History, end: int) -> list[Expulsion]:
-    """In the order in which they began; `end` is when the history ends."""
+    """All expulsions in the order in which they began; `end` is the time at which the history ends."""
     excused = history.dead | history.leavers
     last: View | None = None
     expulsions: list[Expulsion] = []

@@ -1,16 +1,18 @@
-"""The checkers of the log: what must hold of total order, whatever breaks. They read the history and nothing else.
+"""Checks the log: the properties of total order, whatever fails. The checkers read only the history.
 
-total order     a position that several processes report as stable, or still hold in the end, is the same message; what
-                was taken back by RolledBack does not count
-no gaps         positions of one process, over all lives of its memory, follow one another, except where it was told
-                that its tail is taken back, or came in from outside
-stable          a position that anybody reported as stable is never taken back by that process, nor changed by any; all
-                members of the view have delivered it by then and, where they wait for their disks, have it there
-told            a process delivers nothing in a later view while it holds something of an earlier one that the group did
-                not agree on: before that it was told, by RolledBack
-order           messages of one sender stand in the log in the order in which it sent them, each once, and were sent
-once            an append that was sent again and again is in the log once; if anybody knew it to be stable, it is there
-validity        in the end, in a primary view, what a living process accepted is in its log, was taken back, or failed
+total order     a position that several processes report as stable, or hold at the end, is the same message at each of
+                them; deliveries that RolledBack revoked do not count
+no gaps         the positions of one process, across the incarnations of its durable state, are consecutive, except
+                after a rollback of its tail, and where it joins another part of the group
+stable          no process rolls back a position that it reported as stable, and no process has another message there;
+                when it is reported, all members of the view have delivered it and, if they wait for their disks,
+                have it on disk
+notified        a process delivers nothing in a later view while it holds messages of an earlier one that the group did
+                not agree on: RolledBack comes first
+order           messages of one sender are in the log in the order in which it sent them, each once, and were sent
+once            a retried append is in the log once; if any process knew it to be stable, it is in the log
+validity        at the end, in a primary view, every message that a live process accepted is in its log, was rolled
+                back, or failed
 """
 
 from __future__ import annotations
@@ -29,33 +31,35 @@ from motet.sim.world.history import (
     DeliveredBatch,
     EnteredView,
     History,
+    MessageStream,
     PersistedAt,
+    RestartedWithState,
     RolledBackAt,
     StableAt,
-    Stream,
-    WokeUp,
 )
 
-Entry = tuple[Address, bytes]
+LoggedMessage = tuple[Address, bytes]
 
 
 @dataclass(slots=True)
-class _Log:
-    """What one process holds."""
+class _MemberLog:
+    """The log of one process."""
 
-    entries: dict[int, Entry] = field(default_factory=dict)
+    entries: dict[int, LoggedMessage] = field(default_factory=dict)
     withdrawn: set[bytes] = field(default_factory=set)
-    next: int | None = None  # the position that must follow; None: it may begin anywhere
+    next: int | None = None  # the position that must follow; None: any position may follow
     stable: int = 0
-    fresh: list[int] = field(default_factory=list)  # positions that it delivered since its last view began
-    earlier: list[int] = field(default_factory=list)  # positions of earlier views, and nothing delivered since
-    carried: dict[int, Entry] = field(default_factory=dict)  # what it held of earlier views when it delivered more
+    fresh: list[int] = field(default_factory=list)  # positions delivered in the current view
+    earlier: list[int] = field(default_factory=list)  # positions of earlier views, until the next delivery
+    carried: dict[int, LoggedMessage] = field(
+        default_factory=dict
+    )  # what it held of earlier views when it delivered more
 
     def begin_view(self) -> None:
         self.earlier += self.fresh
         self.fresh = []
 
-    def deliver(self, position: int, entry: Entry) -> None:
+    def deliver(self, position: int, entry: LoggedMessage) -> None:
         if self.earlier:
             self.carried.update((at, self.entries[at]) for at in self.earlier if at in self.entries)
             self.earlier = []
@@ -66,16 +70,17 @@ class _Log:
 @dataclass(slots=True)
 class LogChecker:
     history: History
-    logs: dict[Address, _Log] = field(default_factory=dict)
-    agreed: dict[int, tuple[Entry, Address]] = field(default_factory=dict)  # stable, and who said so first
+    logs: dict[Address, _MemberLog] = field(default_factory=dict)
+    # Stable positions, each with the process that reported it first.
+    agreed: dict[int, tuple[LoggedMessage, Address]] = field(default_factory=dict)
     violations: list[Violation] = field(default_factory=list)
     waits_for_disk: bool = False
-    is_prompt: bool = True  # applications take what is delivered at once, so the history says who had it when
+    is_prompt: bool = True  # applications handle deliveries at once, so the times in the history are exact
     _views: dict[Address, View] = field(default_factory=dict)
     _on_disk: dict[Address, int] = field(default_factory=dict)
 
     def run(self, final: list[Address]) -> list[Violation]:
-        """`final`: those who live and are in a primary view in the end: what they hold counts as agreed."""
+        """`final`: the live members of the final primary view. The messages in their logs count as agreed."""
         self._tags = {message: tag for tag, messages in self.history.appends.items() for message in messages}
         for event in self.history.events:
             match event:
@@ -85,30 +90,30 @@ class LogChecker:
                     self._roll_back(event)
                 case StableAt():
                     self._stabilise(event)
-                case WokeUp():
-                    self._wake_up(event)
+                case RestartedWithState():
+                    self._restart_with_state(event)
                 case PersistedAt():
                     self._on_disk[event.member] = event.position
                 case EnteredView():
                     self._views[event.member] = event.view
                     self._log(event.member).begin_view()
-                    if len(event.subviews) > 1:  # it may come in from another part, and go on elsewhere in the log
+                    if len(event.subviews) > 1:  # after a merge the log may continue at another position
                         self._log(event.member).next = None
         for member in final:
             self._compare(member, self._log(member).entries)
         for member, log in self.logs.items():
             self._check_order(member, log)
-            self._check_told(member, log)
+            self._check_notified(member, log)
         return self.violations
 
-    def _log(self, member: Address) -> _Log:
-        return self.logs.setdefault(member, _Log())
+    def _log(self, member: Address) -> _MemberLog:
+        return self.logs.setdefault(member, _MemberLog())
 
-    def _wake_up(self, event: WokeUp) -> None:
-        """It goes on with the log that it had; if its own word ends a view, exactly where it stopped."""
+    def _restart_with_state(self, event: RestartedWithState) -> None:
+        """The new incarnation continues the log of the old one after the position in its durable state."""
         before = self._log(event.before)
         kept = {position: entry for position, entry in before.entries.items() if position <= event.position}
-        self.logs[event.member] = _Log(kept, set(), event.position + 1, before.stable, earlier=sorted(kept))
+        self.logs[event.member] = _MemberLog(kept, set(), event.position + 1, before.stable, earlier=sorted(kept))
         self._on_disk[event.member] = event.position
 
     def _deliver(self, event: DeliveredBatch) -> None:
@@ -128,7 +133,7 @@ class LogChecker:
     def _roll_back(self, event: RolledBackAt) -> None:
         log = self._log(event.member)
         if event.first <= log.stable:
-            self._violate("stable", f"{event.member} takes back {event.first}, and {log.stable} was stable")
+            self._violate("stable", f"{event.member} rolls back {event.first}, although {log.stable} was stable")
         for position in [position for position in log.entries if position >= event.first]:
             log.withdrawn.add(log.entries.pop(position)[1])
         log.next = None
@@ -143,9 +148,10 @@ class LogChecker:
             self._check_reached(member, event)
 
     def _check_reached(self, member: Address, event: StableAt) -> None:
-        """Where a process stands that came in from outside, and has delivered nothing since, cannot be seen.
+        """Check that a member has reached a position that is reported as stable.
 
-        Nor where one stands whose application looks at things later than its member does them.
+        The position of a process is unknown after it merged in and before its first delivery, and while its
+        application lags behind its member.
         """
         following = self._log(member).next
         lacks = (member, self._views[event.member].id) in self.history.lacking or member in self.history.lagging
@@ -155,22 +161,22 @@ class LogChecker:
         if self.waits_for_disk and on_disk < event.position:
             self._violate("stable", f"{event.member} calls {event.position} stable, and {member} has {on_disk} on disk")
 
-    def _compare(self, member: Address, entries: dict[int, Entry]) -> None:
+    def _compare(self, member: Address, entries: dict[int, LoggedMessage]) -> None:
         for position, entry in entries.items():
             known, by = self.agreed.setdefault(position, (entry, member))
             if known != entry:
                 what = f"{member} has {_brief(entry)}, {by} has {_brief(known)}"
                 self._violate("total order", f"at position {position} {what}")
 
-    def _check_told(self, member: Address, log: _Log) -> None:
-        """What was taken back after something further had been delivered was told too late."""
+    def _check_notified(self, member: Address, log: _MemberLog) -> None:
+        """A rollback that comes after a delivery in the later view comes too late."""
         for position, entry in log.carried.items():
             agreed, by = self.agreed.get(position, (entry, member))
             if agreed != entry:
                 what = f"{_brief(entry)} at {position}, where {by} has {_brief(agreed)}"
-                self._violate("told", f"{member} delivered in a later view while it held {what}")
+                self._violate("notified", f"{member} delivered in a later view while it held {what}")
 
-    def _check_order(self, member: Address, log: _Log) -> None:
+    def _check_order(self, member: Address, log: _MemberLog) -> None:
         last: dict[Address, int] = {}
         seen: set[bytes] = set()
         for position in sorted(log.entries):
@@ -188,10 +194,10 @@ class LogChecker:
             seen.add(message)
 
     def _places(self, sender: Address) -> dict[bytes, list[int]]:
-        """Where each message stands in what a process sent: an append may stand there more than once."""
+        """The indices of each message among the sends of a process; a retried append has several."""
         if sender not in self._sent:
             self._sent[sender] = {}
-            for place, message in enumerate(self.history.accepted.get(Stream(Channel.TOTAL, sender, None), [])):
+            for place, message in enumerate(self.history.accepted.get(MessageStream(Channel.TOTAL, sender, None), [])):
                 self._sent[sender].setdefault(message, []).append(place)
         return self._sent[sender]
 
@@ -199,17 +205,19 @@ class LogChecker:
     _tags: dict[bytes, Tag] = field(default_factory=dict)  # of the messages of appends
 
     def check_appends(self) -> Iterator[Violation]:
-        """What somebody knew to be stable has not gone."""
+        """An append that any process knew to be stable is still in the log."""
         agreed = {message for (_, message), _ in self.agreed.values()}
         for tag in sorted(self.history.acknowledged):
             if not agreed.issuperset(self.history.appends[tag]):
                 yield Violation("once", f"append {tag.sequence} of producer {tag.producer} was stable, and is gone")
 
     def check_validity(self, final: list[Address]) -> Iterator[Violation]:
-        """Whoever waited for a state in vain dropped what it had kept back: that is in the state which it got later."""
+        """Members that a new view reached while they waited for a state are exempt: the next state contains the
+        messages that they had buffered.
+        """
         waited = {member for member, view_id in self.history.lacking if (member, view_id) not in self.history.received}
         for member in [member for member in final if member not in waited]:
-            stream = Stream(Channel.TOTAL, member, None)
+            stream = MessageStream(Channel.TOTAL, member, None)
             log = self._log(member)
             held = {message for _, message in log.entries.values()} | log.withdrawn
             told = (tag for address, tag in self.history.repeated if address == member)
@@ -228,5 +236,5 @@ def _at(event: DeliveredBatch) -> str:
     return f"{format_ns(event.at)}: {event.receiver} delivers of {event.sender}"
 
 
-def _brief(entry: Entry) -> str:
+def _brief(entry: LoggedMessage) -> str:
     return f"{entry[1][:40].decode(errors='replace').rstrip('.')!r}"

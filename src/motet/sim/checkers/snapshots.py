@@ -1,15 +1,15 @@
-"""The checkers of snapshots: a snapshot that was taken is a consistent cut, to the last message. They know no machine.
+"""Checks snapshots: every snapshot taken is a consistent cut, to the last message. The checkers read only the history.
 
-In the history every member of the snapshot has one moment at which its application gave its state. For each pair of
-members and each kind of channel the messages then fall into classes, and the snapshot must say the same:
+For every member of a snapshot the history has one moment at which its application recorded its state. These moments
+classify the messages of each pair of members and each kind of channel, and the snapshot must agree:
 
-no orphans   what the receiver had got by its moment, the sender had sent by its own
-channels     what the sender had sent by its moment, and the receiver got after its own, is what was recorded as in
-             flight between the two, in that order; or, of ordered messages, what the sender recorded as waiting
-waiting      nobody had got by its moment what its sender recorded as waiting, and its sender had sent it
-tokens       the tokens in all states, in flight and waiting are all that the members were given, less what they had
-             sent to others than members, or sent in vain, and with what they had got from others
-ends         a snapshot ends once: in a result with a report of every member, or in a reason, unless its initiator dies
+no orphans   every message that the receiver had delivered at its moment, the sender had sent at its own
+channels     the messages that the sender had sent at its moment, and that the receiver delivered after its own, are
+             recorded as in flight between the two, in that order; or, if ordered, as waiting at the sender
+waiting      no member had delivered at its moment a message recorded as waiting, and its sender had sent it
+tokens       the tokens in all states, in flight and waiting are all tokens that the members started with, less those
+             sent to other processes or lost with a message, plus those received from other processes
+ends         a snapshot ends once, with a report of every member or with a reason, unless its initiator dies
 """
 
 from __future__ import annotations
@@ -22,7 +22,14 @@ from motet.protocol.core.effects import Channel
 from motet.protocol.core.identity import Address
 from motet.protocol.wire.snapshot import Report, SnapshotId
 from motet.sim.checkers.channels import Violation
-from motet.sim.world.history import DeliveredBatch, EndedSnapshot, History, RecordedState, StartedSnapshot, Stream
+from motet.sim.world.history import (
+    DeliveredBatch,
+    EndedSnapshot,
+    History,
+    MessageStream,
+    RecordedState,
+    StartedSnapshot,
+)
 from motet.sim.world.tokens import ENDOWMENT, Transfer, transfer_in
 
 _Link = tuple[Channel, Address, Address]  # sender, receiver
@@ -30,7 +37,7 @@ _Link = tuple[Channel, Address, Address]  # sender, receiver
 
 @dataclass(slots=True)
 class _Deliveries:
-    """What came over one link, each with its place in the history."""
+    """The messages delivered over one link, each with its index in the history."""
 
     places: list[int] = field(default_factory=list)
     messages: list[bytes] = field(default_factory=list)
@@ -79,9 +86,9 @@ class CutChecker:
         self._check_tokens(snapshot, reports)
 
     def _sent(self, snapshot: SnapshotId, channel: Channel, sender: Address, receiver: Address) -> set[bytes]:
-        """What the sender had sent by its moment."""
+        """The messages that the sender had sent at its moment."""
         _, moment = self._moments[snapshot, sender]
-        stream = Stream(channel, sender, receiver if channel is Channel.UNICAST else None)
+        stream = MessageStream(channel, sender, receiver if channel is Channel.UNICAST else None)
         return set(self.history.accepted.get(stream, [])[: moment.sent.get(stream, 0)])
 
     def _check_link(self, snapshot: SnapshotId, reports: dict[Address, Report], link: _Link) -> None:
@@ -90,7 +97,7 @@ class CutChecker:
         sent, came = self._sent(snapshot, *link), self._link(link)
         orphans = [message for message in came.before(place) if message not in sent]
         if orphans:
-            self._violate("no orphans", f"{snapshot}: {_named(link)}: {_brief(orphans[0])} came, and was not sent yet")
+            self._violate("no orphans", f"{snapshot}: {_named(link)}: {_brief(orphans[0])} came, before it was sent")
         waiting = {one.payload for one in reports[sender].waiting if one.channel is channel}
         expected = [message for message in came.after(place) if message in sent and message not in waiting]
         recorded = _recorded(reports[receiver], channel, sender)
@@ -122,7 +129,9 @@ class CutChecker:
             self._violate("tokens", f"{snapshot}: {found} tokens in states and channels, and there were {due}")
 
     def _due(self, snapshot: SnapshotId, reports: dict[Address, Report]) -> int:
-        """What the members were given, less what left them, and with what came in from others."""
+        """The tokens that the members started with, less those that left them, plus those received from other
+        processes.
+        """
         names = {member.incarnation: member for member in reports}
         due = ENDOWMENT * len(reports)
         for (_, sender, receiver), came in self._links.items():
@@ -137,10 +146,10 @@ class CutChecker:
                     due -= self._lost(stream, message, names, is_waiting=message in waiting)
         return due
 
-    def _lost(self, stream: Stream, message: bytes, names: dict[int, Address], *, is_waiting: bool) -> int:
-        """The tokens of a message that is for nobody in the snapshot, or never reaches whom it is for.
+    def _lost(self, stream: MessageStream, message: bytes, names: dict[int, Address], *, is_waiting: bool) -> int:
+        """The tokens of a message that is for no member of the snapshot, or that never reaches its receiver.
 
-        What still waits may be given up later; that is another day's loss.
+        A message that waits at its sender is not lost yet at the cut, even if it is given up later.
         """
         transfer = transfer_in(message)
         if transfer is None:
@@ -150,7 +159,7 @@ class CutChecker:
             return 0
         return transfer.amount
 
-    def _ever(self, stream: Stream, receiver: Address) -> set[bytes]:
+    def _ever(self, stream: MessageStream, receiver: Address) -> set[bytes]:
         link = (stream.channel, stream.sender, receiver)
         if link not in self._sets:
             self._sets[link] = set(self._link(link).messages)

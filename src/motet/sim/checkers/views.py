@@ -1,26 +1,27 @@
-"""The checkers of membership: what must hold of any history of views and deliveries. They know no machine.
+"""Checks membership: the properties that every history of views and deliveries must have. They read only the history.
 
-agreement           one view id names one view; a process is in each view that it installs
-view order          no process installs a view whose number is not above that of the one before: no older after a newer
-virtual synchrony   all who go from V directly to W deliver the same messages in V: per sender the same sequence
+agreement           one view id identifies one view; a process is a member of each view that it installs
+view order          the numbers of the views that a process installs strictly increase
+virtual synchrony   all processes that install W directly after V deliver the same messages in V, in the same order per
+                    sender
 integrity, order    a multicast was sent, by a member of the receiver's view, comes once and in order, and without a
                     gap for as long as sender and receiver went through the same views; unicast: sent, once, in order
-one primary         the primary views that anybody installed, by id, are one line: each holds a majority of the one
-                    before (or half of it with its most senior member), those who asked to leave not counted; one
-                    that restarted with its memory is still the same member
-state transfer      a state that was received is one that was supplied for that view, byte by byte
-self delivery       in the end, a process that lives has delivered what it multicast, except what it was told has failed
+one primary         the installed primary views, in the order of their ids, form one chain: each contains a majority of
+                    the one before (or half of it with its most senior member), not counting members that asked to
+                    leave; a process that restarted with its durable state is still the same member
+state transfer      a received state equals a state that was provided for that view, byte by byte
+self delivery       at the end, a live process has delivered its own multicasts, except those reported as failed
 
-Why "one primary" is a line by id. Whoever decides that W is primary shares a member with the last one formed, and
-that member recorded the attempt before anybody could install it (protocol/membership/primary.py). So W counts every primary
-view that was formed before, and has a higher number. Weaker links are legal, so the rule asks for no more: a
-coordinator may install W and crash before anybody hears of it, and the next one then names the same predecessor as W
-did, yet holds a majority of W; and those who were cut off may sit in an old primary view for as long as they do not
-suspect anybody, even while a later one exists that shares no member with theirs. A static quorum counts members and
-nothing else; then each primary view must have that many.
+Why "one primary" orders views by id. A coordinator that decides that W is primary shares a member with the last primary
+view, and that member recorded the attempt before any process could install it (membership/primary.py). So W takes every
+earlier primary view into account and has a higher number. The rule requires no more, because weaker links are legal. A
+coordinator may install W and crash before any other process knows; the next view then has the same predecessor as W,
+yet contains a majority of W. And members behind a partition may stay in an old primary view for as long as they suspect
+no one, even while a later primary view exists that shares no member with theirs. A static quorum counts members only:
+each primary view must have at least that many.
 
-Whoever waits for the application's state keeps deliveries back, and drops them when another view begins first: the
-state that it gets in the end has them. Such a stay in a view is compared with nobody's.
+A process that waits for the application's state buffers deliveries, and drops them if another view begins first,
+because the state that it receives later contains them. Such a stay in a view is not compared with others.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ from motet.protocol.core.identity import Address
 from motet.protocol.core.units import format_ns
 from motet.protocol.core.view import View, ViewId
 from motet.sim.checkers.channels import Violation
-from motet.sim.world.history import DeliveredBatch, EnteredView, History, Stream, WokeUp
+from motet.sim.world.history import DeliveredBatch, EnteredView, History, MessageStream, RestartedWithState
 
-_Places = dict[bytes, int]  # where each message stands in its stream
+_Places = dict[bytes, int]  # the index of each message in its stream
 
 
 @dataclass(slots=True)
@@ -44,7 +45,8 @@ class Stay:
     """The time that one process spent in one view."""
 
     entered: EnteredView
-    is_stateless: bool  # it waited for the application's state all the time, and what it kept back is in a later one
+    # It waited for the application's state throughout; a later state contains its buffered deliveries.
+    is_stateless: bool
     deliveries: list[DeliveredBatch] = field(default_factory=list)  # multicast only, in order
 
     @property
@@ -58,7 +60,7 @@ class Stay:
         return {sender: tuple(messages) for sender, messages in collected.items()}
 
 
-Paths = dict[Address, list[Stay]]  # the way of each process through its views
+Paths = dict[Address, list[Stay]]  # the views of each process, in order
 
 
 def check_views(history: History, *, static_quorum: int = 0, is_one_primary: bool = True) -> list[Violation]:
@@ -73,7 +75,7 @@ def check_views(history: History, *, static_quorum: int = 0, is_one_primary: boo
         *check_states(history),
     ]
     if is_one_primary:
-        violations += check_primary(paths, history.leavers, static_quorum, memories_of(history))
+        violations += check_primary(paths, history.leavers, static_quorum, restarts_of(history))
     return violations
 
 
@@ -104,7 +106,7 @@ def check_agreement(paths: Paths) -> Iterator[Violation]:
 
 
 def check_view_order(paths: Paths) -> Iterator[Violation]:
-    """For each incarnation by itself: a process that restarts begins with a view of its own, numbered from 1."""
+    """Per incarnation: a process that restarts begins with a singleton view, numbered from 1."""
     for process, stays in paths.items():
         for before, after in pairwise(stays):
             if after.view.id.number <= before.view.id.number:
@@ -116,7 +118,7 @@ def check_view_order(paths: Paths) -> Iterator[Violation]:
 
 
 def check_virtual_synchrony(paths: Paths) -> Iterator[Violation]:
-    """Everybody is compared with the first who took the same step; what is equal to that is equal to all."""
+    """Compare each process with the first one that made the same step between views; equality is transitive."""
     first: dict[tuple[ViewId, ViewId], tuple[Address, dict[Address, tuple[bytes, ...]]]] = {}
     for process, stays in paths.items():
         for before, after in pairwise(stays):
@@ -158,13 +160,14 @@ class MulticastChecker:
     paths: Paths
     violations: list[Violation] = field(default_factory=list)
     _streams: dict[Address, _Places] = field(default_factory=dict)
-    _positions: dict[Address, dict[ViewId, int]] = field(default_factory=dict)  # where a view is on a process's path
+    # The index of each view on the path of a process.
+    _positions: dict[Address, dict[ViewId, int]] = field(default_factory=dict)
 
     def run(self) -> list[Violation]:
         for process, stays in self.paths.items():
             self._positions[process] = {stay.view.id: position for position, stay in enumerate(stays)}
         for receiver, stays in self.paths.items():
-            last: dict[Address, tuple[int, int]] = {}  # of each sender: the last place, and the stay it came in
+            last: dict[Address, tuple[int, int]] = {}  # per sender: the last index, and the stay in which it arrived
             for position, stay in enumerate(stays):
                 for batch in stay.deliveries:
                     self._follow(receiver, position, stay, batch, last)
@@ -189,7 +192,7 @@ class MulticastChecker:
             last[batch.sender] = (max(place, before), position)
 
     def _was_owed(self, receiver: Address, batch: DeliveredBatch, first: int, last: int) -> bool:
-        """Whether the sender went through the same views, one after the other, as the receiver did."""
+        """Whether the sender installed the same consecutive views as the receiver."""
         stays = self.paths[receiver][first : last + 1]
         views = [stay.view.id for stay in stays]
         begin = self._positions.get(batch.sender, {}).get(views[0])
@@ -198,13 +201,13 @@ class MulticastChecker:
         return views == [stay.view.id for stay in self.paths[batch.sender][begin : begin + len(views)]]
 
     def _check_gap(self, batch: DeliveredBatch, first: int, last: int) -> None:
-        missing = not_failed(self.history, Stream(Channel.MULTICAST, batch.sender, None), first, last)
+        missing = not_failed(self.history, MessageStream(Channel.MULTICAST, batch.sender, None), first, last)
         if missing:
             self._violate("fifo", batch, f"message {last + 1} where {missing[0]} was next")
 
     def _places(self, sender: Address) -> _Places:
         if sender not in self._streams:
-            self._streams[sender] = _places_in(self.history, Stream(Channel.MULTICAST, sender, None))
+            self._streams[sender] = _places_in(self.history, MessageStream(Channel.MULTICAST, sender, None))
         return self._streams[sender]
 
     def _violate(self, rule: str, batch: DeliveredBatch, what: str) -> None:
@@ -212,13 +215,13 @@ class MulticastChecker:
 
 
 def check_unicast(history: History) -> Iterator[Violation]:
-    """Safety only: what goes to somebody who leaves the view may be lost."""
-    streams: dict[Stream, _Places] = {}
-    last: dict[Stream, int] = {}
+    """Safety only: messages to a process that leaves the view may be lost."""
+    streams: dict[MessageStream, _Places] = {}
+    last: dict[MessageStream, int] = {}
     for event in history.events:
         if not isinstance(event, DeliveredBatch) or event.channel is not Channel.UNICAST:
             continue
-        stream = Stream(Channel.UNICAST, event.sender, event.receiver)
+        stream = MessageStream(Channel.UNICAST, event.sender, event.receiver)
         if stream not in streams:
             streams[stream] = _places_in(history, stream)
         for message in event.messages:
@@ -237,7 +240,7 @@ def check_states(history: History) -> Iterator[Violation]:
             yield Violation("state transfer", f"{member} got, as the state in {view_id}, {what}")
 
 
-def _places_in(history: History, stream: Stream) -> _Places:
+def _places_in(history: History, stream: MessageStream) -> _Places:
     return {message: place for place, message in enumerate(history.accepted.get(stream, ()))}
 
 
@@ -246,8 +249,8 @@ def _violation(rule: str, batch: DeliveredBatch, what: str) -> Violation:
     return Violation(rule, f"{format_ns(batch.at)}: {batch.receiver} got, by {channel} of {batch.sender}, {what}")
 
 
-def not_failed(history: History, stream: Stream, first: int, last: int) -> list[int]:
-    """Of these places in the stream, those that the sender was not told to have failed."""
+def not_failed(history: History, stream: MessageStream, first: int, last: int) -> list[int]:
+    """The indices in this part of the stream that were not reported to the sender as failed."""
     spans = history.failed.get(stream, [])
     return [place for place in range(first, last + 1) if not any(low <= place <= high for low, high in spans)]
 
@@ -256,7 +259,7 @@ def not_failed(history: History, stream: Stream, first: int, last: int) -> list[
 
 
 def check_self_delivery(history: History) -> Iterator[Violation]:
-    """Once all has come to rest. Nobody delivers for the dead, and those who leave are told what did not go out."""
+    """Holds once the world is at rest. Dead processes and leavers are exempt."""
     delivered: dict[Address, set[bytes]] = {}
     for event in history.events:
         if isinstance(event, DeliveredBatch) and event.receiver == event.sender:
@@ -277,31 +280,31 @@ def check_self_delivery(history: History) -> Iterator[Violation]:
 
 
 @dataclass(slots=True)
-class Memories:
-    """Of those who restarted with their memory."""
+class Restarts:
+    """Processes that restarted with their durable state."""
 
-    origins: dict[Address, Address] = field(default_factory=dict)  # the first life of the same memory
-    views: list[View] = field(default_factory=list)  # primary views that were remembered
+    origins: dict[Address, Address] = field(default_factory=dict)  # the first incarnation with the same durable state
+    views: list[View] = field(default_factory=list)  # primary views recorded in a durable state
 
     def origin(self, member: Address) -> Address:
         return self.origins.get(member, member)
 
 
-def memories_of(history: History) -> Memories:
-    memories = Memories()
+def restarts_of(history: History) -> Restarts:
+    restarts = Restarts()
     for event in history.events:
-        if isinstance(event, WokeUp):
-            memories.origins[event.member] = memories.origin(event.before)
-            memories.views += [event.last] if event.last is not None else []
-    return memories
+        if isinstance(event, RestartedWithState):
+            restarts.origins[event.member] = restarts.origin(event.before)
+            restarts.views += [event.last] if event.last is not None else []
+    return restarts
 
 
 def check_primary(
-    paths: Paths, leavers: set[Address], static_quorum: int = 0, memories: Memories | None = None
+    paths: Paths, leavers: set[Address], static_quorum: int = 0, restarts: Restarts | None = None
 ) -> Iterator[Violation]:
-    memories = memories or Memories()
+    restarts = restarts or Restarts()
     entered = [stay.view for stays in paths.values() for stay in stays if stay.view.is_primary]
-    formed = {view.id: view for view in (*entered, *memories.views)}
+    formed = {view.id: view for view in (*entered, *restarts.views)}
     line = [formed[view_id] for view_id in sorted(formed)]
     if static_quorum:
         small = (view for view in line if len(view.members) < static_quorum)
@@ -310,13 +313,13 @@ def check_primary(
     for earlier, later in pairwise(line):
         if earlier.id.number == later.id.number:
             yield Violation("one primary", f"{earlier} and {later} have the same number")
-        if not _succeeds(later, earlier, leavers, memories):
+        if not _succeeds(later, earlier, leavers, restarts):
             yield Violation("one primary", f"{later} does not hold a majority of {earlier}")
 
 
-def _succeeds(later: View, earlier: View, leavers: set[Address], memories: Memories) -> bool:
-    """Whoever asked to leave and is still in the later view was not let go yet, and counts like everybody else."""
-    here = {memories.origin(member) for member in later.members}
-    present = [member for member in earlier.members if memories.origin(member) in here]
+def _succeeds(later: View, earlier: View, leavers: set[Address], restarts: Restarts) -> bool:
+    """A process that asked to leave but is still in the later view was not removed yet, and counts like any member."""
+    here = {restarts.origin(member) for member in later.members}
+    present = [member for member in earlier.members if restarts.origin(member) in here]
     counted = [member for member in earlier.members if member in present or member not in leavers]
     return 2 * len(present) > len(counted) or (2 * len(present) == len(counted) and present[:1] == counted[:1])

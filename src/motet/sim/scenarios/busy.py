@@ -1,14 +1,14 @@
-"""The scenario `busy`: one member stands still for longer than the suspicion time, and its liveness process says so.
+"""The scenario `busy`: one member is blocked for longer than the suspicion time, and its liveness process reports it.
 
-What else happens is one of five stories, and each has its promise on top of those of every membership world:
+There are five variants. Each has a property of its own, in addition to those of every membership world:
 
     alone    nothing else                         -> no view changes
-    dies     it is killed while it is busy        -> it is removed as fast as any other that crashed
+    dies     it is killed while it is busy        -> it is removed as fast as any other crashed member
     hangs    it is busy for longer than busy_max  -> it is removed after busy_max, and merges when it runs again
-    crash    somebody else crashes meanwhile      -> that one is removed in time, with or without the busy one
-    churn    others leave, restart and join       -> nothing more: the group is whole in the end
+    crash    another member crashes meanwhile     -> that one is removed in time, with or without the busy one
+    churn    others leave, restart and join       -> no further property: the group is complete at the end
 
-The busy one is the coordinator as often as anybody else.
+The coordinator is the busy member as often as any other member.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from motet.protocol.core.trace import Emit
 from motet.protocol.core.units import MICROSECOND, MILLISECOND, SECOND, format_ns
 from motet.protocol.membership.detector import MOST_PAUSE
 from motet.sim.checkers.channels import Violation
-from motet.sim.scenarios.channels import Outcome
+from motet.sim.scenarios.channels import SeedOutcome
 from motet.sim.scenarios.group_plan import GroupFault, GroupFaultKind, GroupPlan, endpoint_of
 from motet.sim.scenarios.membership import MembershipWorld, run_world
 from motet.sim.world.history import EnteredView
@@ -32,9 +32,9 @@ from motet.sim.world.plan import Burst
 from motet.sim.world.transcript import Transcript
 
 STORIES = ("alone", "dies", "hangs", "crash", "churn")
-GATHERED_NS = 10 * SECOND  # by then the group is whole, on a good network
+GATHERED_NS = 10 * SECOND  # on a good network the group is complete by then
 BUSY_MAX_NS = 8 * SECOND
-MOST_LOSS = 0.02  # of the stories that have a bound: what a suspicion takes there is known
+MOST_LOSS = 0.02  # small, so that the variants with a bound know how long a suspicion takes
 _SHIPPED: dict[str, Callable[..., Config]] = {"local": Config.local, "lan": Config.lan}
 _CHURN = (GroupFaultKind.RESTART, GroupFaultKind.REJOIN, GroupFaultKind.LEAVE, GroupFaultKind.CRASH)
 
@@ -50,15 +50,15 @@ class BusyPlan(GroupPlan):
 
     @property
     def bound_ns(self) -> int:
-        """From a crash to a view without it: the suspicion, a round that waits for somebody, one that does not, and as
-        much again for a coordinator that is bypassed."""
+        """From a crash to a view without the member: the suspicion, a round that times out, one that does not, and the
+        same again for a coordinator that is bypassed."""
         detector, engine = self.membership.detector, self.membership.engine
         return MOST_PAUSE * detector.suspect_ns + 2 * detector.verify_ns + 16 * engine.answer_ns
 
     def describe(self) -> list[str]:
         return [
             *GroupPlan.describe(self),
-            f"preset {self.preset}, story {self.story}, bound {format_ns(self.bound_ns)}",
+            f"preset {self.preset}, variant {self.story}, bound {format_ns(self.bound_ns)}",
         ]
 
 
@@ -101,7 +101,7 @@ def _draw_faults(rng: Random, story: str, members: int, config: Config) -> tuple
     at = GATHERED_NS + rng.randrange(config.suspect_ns, lasts_ns)
     if story == "dies":
         return (busy, GroupFault(at, GroupFaultKind.CRASH, who))
-    if story == "crash":  # it stays busy until all must have acted
+    if story == "crash":  # it stays busy until after the deadline of all others
         at = GATHERED_NS + rng.randrange(config.suspect_ns, 3 * SECOND)
         return (replace(busy, lasts_ns=30 * SECOND), GroupFault(at, GroupFaultKind.CRASH, other))
     if story == "churn":
@@ -123,24 +123,24 @@ class BusyWorld(MembershipWorld):
         self._broken: list[Violation] = []
 
     def _plan_events(self, begin: int = 0) -> None:
-        """Who has to be removed is looked for when its time is over."""
+        """Also check at its deadline that each member that has to be removed was removed."""
         super()._plan_events(begin)
-        self.scheduler.at(begin + GATHERED_NS - 1, self._look_if_whole)
+        self.scheduler.at(begin + GATHERED_NS - 1, self._check_complete)
         for fault in self.plan.faults:
             is_hang = self.plan.story == "hangs" and fault.kind is GroupFaultKind.BUSY
             if self.plan.story in ("dies", "crash") and fault.kind is GroupFaultKind.CRASH:
-                self.scheduler.at(begin + fault.at + self.plan.bound_ns, partial(self._look_if_removed, fault.who))
+                self.scheduler.at(begin + fault.at + self.plan.bound_ns, partial(self._check_removed, fault.who))
             elif is_hang:
                 due = begin + fault.at + BUSY_MAX_NS + self.plan.bound_ns
-                self.scheduler.at(due, partial(self._look_if_removed, fault.who))
+                self.scheduler.at(due, partial(self._check_removed, fault.who))
 
-    def _look_if_whole(self) -> None:
+    def _check_complete(self) -> None:
         sizes = [len(host.member.view.members) for host in self._alive]
         if sizes != [len(self.plan.names)] * len(self.plan.names):
-            self._broken.append(Violation("gathers", f"the group is not whole when somebody becomes busy: {sizes}"))
+            self._broken.append(Violation("gathers", f"the group is not complete when a member becomes busy: {sizes}"))
 
-    def _look_if_removed(self, who: int) -> None:
-        """At all others; one that was busy while they changed the view has to find them again first."""
+    def _check_removed(self, who: int) -> None:
+        """Check all other members. The busy one is exempt, for it has to find the group again first."""
         for host in self._alive:
             is_busy_one = host.address.endpoint == endpoint_of(self.plan.busy.who)
             if not is_busy_one and endpoint_of(who) in {member.endpoint for member in host.member.view.members}:
@@ -148,7 +148,7 @@ class BusyWorld(MembershipWorld):
                 self._broken.append(Violation("removed in time", text))
 
     def _heal(self) -> None:
-        """By then the story is over; whatever else is to be seen of it happened before."""
+        """In the variant `alone`, no view may have changed before this point."""
         if self.plan.story == "alone":
             self._broken += [self._changed(event) for event in self.history.events if self._is_change(event)]
         super()._heal()
@@ -157,11 +157,11 @@ class BusyWorld(MembershipWorld):
         return isinstance(event, EnteredView) and event.at >= self.plan.busy.at
 
     def _changed(self, event: object) -> Violation:
-        return Violation("a busy member stays", f"a view was installed although nobody was gone: {event}")
+        return Violation("a busy member stays", f"a view was installed although no member had left: {event}")
 
     def _check(self, unmet: list[str]) -> list[Violation]:
         return self._broken + super()._check(unmet)
 
 
-def run_busy(seed: int, *, with_transcript: bool = False, trace: Emit | None = None) -> Outcome:
+def run_busy(seed: int, *, with_transcript: bool = False, trace: Emit | None = None) -> SeedOutcome:
     return run_world(BusyWorld, draw_busy_plan(seed), with_transcript, trace)

@@ -1,4 +1,4 @@
-"""The scenario `channels`: reliable unicast and multicast under everything that one seed can think of."""
+"""The scenario `channels`: reliable unicast and multicast under every kind of fault that a seed can draw."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from motet.protocol.member import Member, MemberConfig
 from motet.protocol.wire.codec import group_id
 from motet.sim.checkers.channels import StreamChecker, Violation, violation_of
 from motet.sim.world.history import History
-from motet.sim.world.host import Host, Surroundings
+from motet.sim.world.host import Host, HostContext
 from motet.sim.world.network import Link, Network
 from motet.sim.world.oracle import Oracle
-from motet.sim.world.plan import FORGETS, Burst, Fault, FaultKind, Plan, draw_plan
+from motet.sim.world.plan import FORGETS, Burst, ChannelsPlan, PlannedFault, PlannedFaultKind, draw_plan
 from motet.sim.world.scheduler import Scheduler
 from motet.sim.world.transcript import Transcript
 
@@ -30,8 +30,8 @@ SILENCE_NS = 2 * SECOND
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What one seed gave."""
+class SeedOutcome:
+    """The result of one seed."""
 
     seed: int
     violations: tuple[Violation, ...]
@@ -45,14 +45,14 @@ class Outcome:
 
 
 class ChannelsWorld:
-    def __init__(self, plan: Plan, transcript: Transcript | None, trace: Emit | None = None) -> None:
+    def __init__(self, plan: ChannelsPlan, transcript: Transcript | None, trace: Emit | None = None) -> None:
         self.plan = plan
         self.history = History(remembers=plan.remembers)
         self.scheduler = Scheduler()
         self.network = Network(self.scheduler, Random(f"network {plan.seed}"), plan.network)
         self._rng = Random(f"hosts {plan.seed}")
-        self._surroundings = Surroundings(self.scheduler, self.network, self.history, transcript, self._find, trace)
-        self._slots: list[Host] = []  # the process that runs under each name now
+        self._context = HostContext(self.scheduler, self.network, self.history, transcript, self._find, trace)
+        self._slots: list[Host] = []  # the process that currently runs under each name
         self._by_address: dict[Address, Host] = {}
         self._sequence = 0
         oracle_rng = Random(f"oracle {plan.seed}")
@@ -79,7 +79,7 @@ class ChannelsWorld:
         name = self.plan.names[index]
         address = Address.draw(name, "127.0.0.1", 7800 + index, self._rng)
         member = Member(address, GROUP, self.plan.configs[index], self._rng)
-        host = Host(member, self._surroundings, self._rng)
+        host = Host(member, self._context, self._rng)
         for other in self._by_address.values():
             other.member.learn(address)
             member.learn(other.address)
@@ -112,7 +112,7 @@ class ChannelsWorld:
 
     # Faults
 
-    def _fault(self, fault: Fault) -> _Action:
+    def _fault(self, fault: PlannedFault) -> _Action:
         def act() -> None:
             host, other = self._slots[fault.who], self._slots[fault.other]
             if host.is_alive and not host.is_paused:
@@ -120,41 +120,41 @@ class ChannelsWorld:
 
         return act
 
-    def _strike(self, fault: Fault, host: Host, other: Host) -> None:
+    def _strike(self, fault: PlannedFault, host: Host, other: Host) -> None:
         match fault.kind:
-            case FaultKind.CRASH | FaultKind.RESTART:
+            case PlannedFaultKind.CRASH | PlannedFaultKind.RESTART:
                 self._crash(fault, host)
-            case FaultKind.EXPEL:
+            case PlannedFaultKind.EXPEL:
                 self._expel(fault, host)
-            case FaultKind.PAUSE:
+            case PlannedFaultKind.PAUSE:
                 host.pause()
                 self.scheduler.after(fault.lasts_ns, host.resume)
-            case FaultKind.CUT:
+            case PlannedFaultKind.CUT:
                 self._cut([(host.address.name, other.address.name)], fault.lasts_ns)
-            case FaultKind.ISOLATE:
+            case PlannedFaultKind.ISOLATE:
                 self._cut(self._links_of(host), fault.lasts_ns)
-            case FaultKind.SLOW:
-                host.hold()
-                self.scheduler.after(fault.lasts_ns, host.release)
-            case FaultKind.CLOSE:
+            case PlannedFaultKind.SLOW:
+                host.pause_deliveries()
+                self.scheduler.after(fault.lasts_ns, host.resume_deliveries)
+            case PlannedFaultKind.CLOSE:
                 host.note(f"closes its connections with {other.address}")
                 host.do(lambda now: host.member.close(other.address, now))
-            case FaultKind.FORGET:
+            case PlannedFaultKind.FORGET:
                 for repeat in range(FORGETS):
                     self.scheduler.after(repeat * fault.lasts_ns // FORGETS, self._forget(host, other))
-            case FaultKind.SYNC:
+            case PlannedFaultKind.SYNC:
                 if host.member.unicast.receiver(other.address):
                     host.do(lambda now: host.member.sync(other.address, now))
 
-    def _crash(self, fault: Fault, host: Host) -> None:
+    def _crash(self, fault: PlannedFault, host: Host) -> None:
         if len(self._alive()) == 1:
-            return  # somebody must be left to check
+            return  # at least one process must remain for the checks
         host.crash()
-        if fault.kind is FaultKind.RESTART:
+        if fault.kind is PlannedFaultKind.RESTART:
             self.scheduler.after(fault.lasts_ns, lambda: self._restart(fault.who))
         self.scheduler.after(fault.lasts_ns, self._oracle.change)
 
-    def _expel(self, fault: Fault, host: Host) -> None:
+    def _expel(self, fault: PlannedFault, host: Host) -> None:
         if len(self._alive()) == 1:
             return
         host.expel()
@@ -185,14 +185,14 @@ class ChannelsWorld:
     # After the faults
 
     def _heal_and_wait(self) -> StreamChecker:
-        """Heal everything, then wait until nothing is missing, or until patience ends."""
+        """Heal all faults, then wait until no message is missing, or until the timeout."""
         self.network.heal()
         for host in self._slots:
             if host.is_expelled and host.is_alive:
                 host.crash()
         for host in self._alive():
             host.resume()
-            host.release()
+            host.resume_deliveries()
         deadline = self.scheduler.now + TIMEOUT_NS
         while True:
             self.scheduler.run_until(self.scheduler.now + STEP_NS)
@@ -221,9 +221,9 @@ class ChannelsWorld:
         for host in self._by_address.values():
             config = self.plan.configs[self.plan.names.index(host.address.name)]
             bound = _most_frames(config, len(self._by_address))
-            if host.most_held > bound:
+            if host.most_buffered > bound:
                 violations.append(
-                    Violation("bounded memory", f"{host.address} held {host.most_held} of {bound} frames")
+                    Violation("bounded memory", f"{host.address} buffered {host.most_buffered} of {bound} frames")
                 )
         return violations
 
@@ -237,14 +237,14 @@ class ChannelsWorld:
         return violations + [Violation("liveness", f"never drained: {what}") for what in self._undrained()]
 
     def _check_silence(self) -> list[Violation]:
-        """When all is delivered and acked, nobody has a reason to speak, once idle connections are reaped."""
+        """Once every message is delivered and acked and idle connections are reaped, no process may send a datagram."""
         reaped = max(c.unicast.conn_expiry_ns + c.unicast.conn_close_ns for c in self.plan.configs)
         give_up = max(c.unicast.sync_timeout_ns + c.unicast.give_up_ns for c in self.plan.configs)
         self.scheduler.run_until(self.scheduler.now + reaped + give_up + 2 * SECOND)
         before = self.network.sent
         self.scheduler.run_until(self.scheduler.now + SILENCE_NS)
         spoken = self.network.sent - before
-        return [Violation("silence", f"{spoken} datagrams with nothing left to say")] if spoken else []
+        return [Violation("silence", f"{spoken} datagrams although no work was left")] if spoken else []
 
     def stats(self) -> dict[str, int]:
         delivered = sum(len(getattr(event, "messages", ())) for event in self.history.events)
@@ -260,21 +260,21 @@ class ChannelsWorld:
 
 
 def _most_frames(config: MemberConfig, processes: int) -> int:
-    """The stated bound on frames in memory: windows and pending SYNCs of every process that ever lived."""
+    """The stated bound on frames in memory: windows and pending SYNCs of every process that ever ran."""
     unicast = 3 * processes * config.unicast.capacity
     multicast = processes * config.multicast.capacity + config.multicast.early_frames
     return unicast + multicast
 
 
-def run_channels(seed: int, *, with_transcript: bool = False, trace: Emit | None = None) -> Outcome:
+def run_channels(seed: int, *, with_transcript: bool = False, trace: Emit | None = None) -> SeedOutcome:
     plan = draw_plan(seed)
     transcript = Transcript(group_id(GROUP)) if with_transcript else None
     world = ChannelsWorld(plan, transcript, trace)
     try:
         violations = world.run()
-    except Exception as error:  # what led to it is in the transcript
+    except Exception as error:  # the transcript shows what led to it
         violations = [violation_of(error)]
     lines: list[str] = []
     if transcript is not None:
         lines = [*plan.describe(), *transcript.lines, *(f"VIOLATION {violation}" for violation in violations)]
-    return Outcome(seed, tuple(violations), world.stats(), world.history.fingerprint(), tuple(lines))
+    return SeedOutcome(seed, tuple(violations), world.stats(), world.history.fingerprint(), tuple(lines))

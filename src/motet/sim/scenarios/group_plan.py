@@ -1,4 +1,4 @@
-"""The world of one seed for the scenario `membership`: who starts when, what breaks, and what is said meanwhile."""
+"""The plan of one seed of the scenario `membership`: when processes start, which faults occur, and the workload."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from motet.sim.world.plan import Burst
 
 HOST = "127.0.0.1"
 FIRST_PORT = 7800
-CLUSTER_NS = 50 * MILLISECOND  # faults so near to one another hit inside one view change
-AMBUSHED = 5  # one seed in so many lies in wait for view changes
-REMEMBERING = (7, (2, 6))  # in seeds with these remainders, restarts may keep their memory
+CLUSTER_NS = 50 * MILLISECOND  # faults within this time hit the same view change
+MID_CHANGE = 5  # one seed in this many has faults that strike during view changes
+KEEPING_STATE = (7, (2, 6))  # (modulus, remainders): in these seeds restarts may keep the durable state
 LARGE_GROUP = 100
 
 
 class GroupFaultKind(Enum):
     CRASH = "crash"
-    RESTART = "restart"  # dies, and comes back at the same port as a new incarnation
-    LEAVE = "leave"  # gracefully
+    RESTART = "restart"  # crashes and restarts at the same port as a new incarnation
+    LEAVE = "leave"  # leaves gracefully
     REJOIN = "rejoin"  # leaves gracefully and is started again
     PAUSE = "pause"
     CUT = "cut"  # one direction between two processes
     ISOLATE = "isolate"  # both directions between one process and all others
     MUTE = "mute"  # can receive, cannot send
     DEAF = "deaf"  # can send, cannot receive
-    PARTITION = "partition"  # two or three sides that hear nothing of one another
-    SLOW = "slow"  # the application takes no deliveries for a while
+    PARTITION = "partition"  # two or three sides without a link between them
+    SLOW = "slow"  # the application pauses deliveries for a while
     LOSS = "loss"  # most datagrams are lost for a while
-    BUSY = "busy"  # stands still, and its liveness process says so
+    BUSY = "busy"  # is blocked, and its liveness process reports it
 
 
-# What tears views apart and ends processes is drawn more often than the rest.
-_ANY = [kind for kind in GroupFaultKind if kind is not GroupFaultKind.BUSY]  # which the scenario `busy` draws
+# Faults that split views or end processes are drawn more often than the others.
+_ANY = [kind for kind in GroupFaultKind if kind is not GroupFaultKind.BUSY]  # drawn by the scenario `busy` only
 _DRAWN = [*_ANY, GroupFaultKind.CRASH, GroupFaultKind.RESTART, *[GroupFaultKind.PARTITION] * 3]
 ENDS_A_PROCESS = (GroupFaultKind.CRASH, GroupFaultKind.RESTART, GroupFaultKind.LEAVE, GroupFaultKind.REJOIN)
 _CHANGES_THE_VIEW = (
@@ -82,23 +82,27 @@ class GroupFault:
     lasts_ns: int = 0
     sides: tuple[int, ...] = ()  # of a partition: the side of each process
     loss: float = 0.0
-    ambush_ns: int | None = None  # waits, from `at` on, for a view change to begin, and strikes so long after that
-    hits_first: bool = False  # strikes whoever is the first in the change: as a rule, the coordinator
-    keeps_durable_state: bool = False  # of one that comes back: with all that it knew, as if from a journal
-    awaits: str = ""  # waits, from `at` on, for a frame of this kind, and strikes before that is carried
-    nth: int = 1  # which of them
-    replaces: bool = False  # what was cut before is mended at that moment
-    by_rank: bool = False  # `who` and `other` are places in the view, the most senior first
+    after_change_ns: int | None = (
+        None  # waits, from `at` on, for a view change to begin, and strikes so long after that
+    )
+    hits_first: bool = False  # strikes the first process that starts the view change, normally the coordinator
+    keeps_durable_state: bool = False  # a restarted process recovers its durable state, as from a journal
+    awaits: str = ""  # the trigger: from `at` on, strikes before the network takes a frame of this kind
+    nth: int = 1  # the trigger fires at the n-th such frame
+    replaces: bool = False  # heals all earlier cuts when it strikes
+    by_rank: bool = False  # `who` and `other` are ranks in the view, 0 being the most senior
 
     def __str__(self) -> str:
         sides = f", sides {''.join(map(str, self.sides))}" if self.sides else ""
         loss = f", loss {self.loss:.0%}" if self.loss else ""
         who = "the first" if self.hits_first else f"{self.who}{' by rank' if self.by_rank else ''}"
-        ambush = f"{format_ns(self.ambush_ns)} into a view change, " if self.ambush_ns is not None else ""
-        ambush += f"before {self.awaits} {self.nth}, " if self.awaits else ""
-        ambush += "all is mended and " if self.replaces else ""
-        lasts = f"for {format_ns(self.lasts_ns)}{', with its memory' if self.keeps_durable_state else ''}"
-        return f"{format_ns(self.at)}: {ambush}{self.kind.value} {who} (other {self.other}, {lasts}{sides}{loss})"
+        condition = (
+            f"{format_ns(self.after_change_ns)} into a view change, " if self.after_change_ns is not None else ""
+        )
+        condition += f"before {self.awaits} {self.nth}, " if self.awaits else ""
+        condition += "all cuts are healed and " if self.replaces else ""
+        lasts = f"for {format_ns(self.lasts_ns)}{', with its durable state' if self.keeps_durable_state else ''}"
+        return f"{format_ns(self.at)}: {condition}{self.kind.value} {who} (other {self.other}, {lasts}{sides}{loss})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +124,7 @@ class GroupPlan:
         return self.config.membership
 
     def config_of(self, index: int, *, may_bootstrap: bool) -> MemberConfig:
-        """A process that once started without memory of an earlier life must not found a second group."""
+        """A process that once lost its durable state must not bootstrap a second group."""
         capacity = self.windows[index]
         return replace(
             self.config,
@@ -134,8 +138,8 @@ class GroupPlan:
         return self.membership.engine.partitions == "primary"
 
     @property
-    def is_memory_lost(self) -> bool:
-        """Whether somebody who may know of a primary view goes away for good."""
+    def is_durable_state_lost(self) -> bool:
+        """Whether a process that may know of a primary view loses its durable state."""
         return any(fault.kind in ENDS_A_PROCESS and not fault.keeps_durable_state for fault in self.faults)
 
     def describe(self) -> list[str]:
@@ -163,10 +167,10 @@ def draw_group_plan(seed: int) -> GroupPlan:
     seeds = _draw_seeds(rng, members)
     duration_ns = rng.randrange(4 * SECOND, 15 * SECOND)
     faults = _draw_faults(rng, members, duration_ns)
-    if seed % AMBUSHED == AMBUSHED - 1:
-        faults += _draw_ambushes(Random(f"ambushes {seed}"), members, duration_ns)
-    if seed % REMEMBERING[0] in REMEMBERING[1]:
-        faults = _with_memory(Random(f"memory {seed}"), faults, members, duration_ns)
+    if seed % MID_CHANGE == MID_CHANGE - 1:
+        faults += _draw_mid_change_faults(Random(f"ambushes {seed}"), members, duration_ns)
+    if seed % KEEPING_STATE[0] in KEEPING_STATE[1]:
+        faults = _with_durable_state(Random(f"memory {seed}"), faults, members, duration_ns)
     duration_ns = max([duration_ns, *(fault.at for fault in faults)])
     config = replace(_draw_channels(rng), membership=_draw_membership(rng, members, seeds))
     return GroupPlan(
@@ -184,7 +188,7 @@ def draw_group_plan(seed: int) -> GroupPlan:
 
 
 def draw_large_plan(seed: int) -> GroupPlan:
-    """A large group on a mild network: it starts together, is torn apart once, and loses one member."""
+    """A large group on a mild network: it starts together, is partitioned once, and loses one member."""
     rng = Random(f"large plan {seed}")
     members = range(LARGE_GROUP)
     seeds = tuple(endpoint_of(index) for index in sorted(rng.sample(members, 3)))
@@ -211,7 +215,7 @@ def draw_large_plan(seed: int) -> GroupPlan:
     )
 
 
-# Who and how
+# Members and settings
 
 
 def _draw_seeds(rng: Random, members: int) -> tuple[Endpoint, ...]:
@@ -244,7 +248,7 @@ def _draw_channels(rng: Random) -> MemberConfig:
 
 
 def _draw_windows(rng: Random, members: int, capacity: int) -> tuple[int, ...]:
-    """Some have a smaller window than those who send to them."""
+    """Some members have a smaller window than those that send to them."""
     return tuple(max(1, capacity // rng.choice([1, 1, 1, 1, 2, 4])) for _ in range(members))
 
 
@@ -258,11 +262,11 @@ def _draw_membership(rng: Random, members: int, seeds: tuple[Endpoint, ...]) -> 
     )
     transfer = replace(base.transfer, wants_state=rng.random() < 0.4, chunk_bytes=rng.choice([100, 1_000, 32_000]))
     base = replace(base, engine=engine, transfer=transfer)
-    return _impatient(base) if rng.random() < 0.3 else base
+    return _with_short_timeouts(base) if rng.random() < 0.3 else base
 
 
-def _impatient(base: MembershipConfig) -> MembershipConfig:
-    """Suspects soon and often wrongly, and gives nobody much time to answer."""
+def _with_short_timeouts(base: MembershipConfig) -> MembershipConfig:
+    """Short timeouts: suspicions come early and are often wrong, and answers have little time."""
     detector = DetectorConfig(
         heartbeat_ns=100 * MILLISECOND, suspect_ns=400 * MILLISECOND, verify_ns=150 * MILLISECOND, verify_attempts=3
     )
@@ -271,12 +275,12 @@ def _impatient(base: MembershipConfig) -> MembershipConfig:
 
 
 def _draw_network(rng: Random) -> NetworkProfile:
-    """What a failure detector can live with."""
+    """A network on which a failure detector can work."""
     profile = draw_profile(rng)
     return replace(profile, loss=min(profile.loss, rng.choice([0.2, 0.2, 0.2, 0.35])))
 
 
-# What breaks
+# Faults
 
 
 def _draw_faults(rng: Random, members: int, duration_ns: int) -> tuple[GroupFault, ...]:
@@ -291,38 +295,40 @@ def _draw_faults(rng: Random, members: int, duration_ns: int) -> tuple[GroupFaul
     return tuple(faults)
 
 
-def _draw_ambushes(rng: Random, members: int, duration_ns: int) -> tuple[GroupFault, ...]:
-    """Something that changes the view, and something that hits in the middle of the change; again and again."""
+def _draw_mid_change_faults(rng: Random, members: int, duration_ns: int) -> tuple[GroupFault, ...]:
+    """Pairs of a fault that changes the view, and a fault that strikes during this change."""
     faults = []
     for _ in range(rng.choice([2, 4, 6])):
         at = rng.randrange(duration_ns)
         faults.append(_draw_fault(rng, rng.choice(_CHANGES_THE_VIEW), members, at))
-        ambush_ns = rng.randrange(rng.choice([5, 50, 200, 1_000]) * MILLISECOND)
+        after_change_ns = rng.randrange(rng.choice([5, 50, 200, 1_000]) * MILLISECOND)
         fault = _draw_fault(rng, rng.choice(_HITS_ONE), members, at)
-        faults.append(replace(fault, ambush_ns=ambush_ns, hits_first=rng.random() < 0.6))
+        faults.append(replace(fault, after_change_ns=after_change_ns, hits_first=rng.random() < 0.6))
     return tuple(faults)
 
 
-def _with_memory(rng: Random, faults: tuple[GroupFault, ...], members: int, duration_ns: int) -> tuple[GroupFault, ...]:
-    """Restarts from a journal: some; or all, and then nobody is lost for good, and the group must live again."""
+def _with_durable_state(
+    rng: Random, faults: tuple[GroupFault, ...], members: int, duration_ns: int
+) -> tuple[GroupFault, ...]:
+    """Let restarts keep their durable state: some of them; or all, and then the group must become primary again."""
     if rng.random() < 0.4:
         kept = tuple(
             replace(fault, keeps_durable_state=fault.kind in _COMES_BACK and rng.random() < 0.6) for fault in faults
         )
     else:
-        kept = tuple(_remembered(fault) for fault in faults)
+        kept = tuple(_keeping_state(fault) for fault in faults)
     for _ in range(rng.choice([0, 1, 1, 2])):
         kept += tuple(_blackout(rng, members, rng.randrange(duration_ns)))
     return kept
 
 
-def _remembered(fault: GroupFault) -> GroupFault:
+def _keeping_state(fault: GroupFault) -> GroupFault:
     kind = _COMES_BACK_AS.get(fault.kind, fault.kind)
     return replace(fault, kind=kind, keeps_durable_state=kind in _COMES_BACK)
 
 
 def _blackout(rng: Random, members: int, at: int) -> Iterator[GroupFault]:
-    """All die at one moment, and come back one by one."""
+    """All processes crash at one moment and restart one by one."""
     spread_ns = rng.choice([1, 300 * MILLISECOND, 4 * SECOND])
     for who in range(members):
         yield GroupFault(at, GroupFaultKind.RESTART, who, lasts_ns=rng.randrange(spread_ns), keeps_durable_state=True)
@@ -344,17 +350,17 @@ def _draw_fault(rng: Random, kind: GroupFaultKind, members: int, at: int) -> Gro
 
 
 def _rolling_restart(rng: Random, members: int, at: int) -> Iterator[GroupFault]:
-    """An upgrade: one after the other, each down for a moment."""
+    """An upgrade: all processes restart one after the other."""
     for who in rng.sample(range(members), members):
         yield GroupFault(at, GroupFaultKind.RESTART, who, lasts_ns=rng.randrange(800 * MILLISECOND))
         at += rng.randrange(700 * MILLISECOND, 1_500 * MILLISECOND)
 
 
-# What is said
+# Workload
 
 
 def _draw_bursts(rng: Random, members: int, duration_ns: int, frame_bytes: int) -> tuple[Burst, ...]:
-    """Multicasts all the time, some unicast, now and then a message that needs fragments."""
+    """Multicasts throughout, some unicasts, and occasionally a message that needs fragments."""
     bursts = []
     for _ in range(rng.choice([10, 40, 120])):
         who = rng.randrange(members)

@@ -1,7 +1,7 @@
-"""The world of one seed for the scenario `torn`: short, on a network that loses nothing, and torn again and again.
+"""The plan of one seed of the scenario `interrupted`: short, on a network that loses nothing, with triggered faults.
 
-An act opens with something that ends a view, among messages that reach some and not others. Snares follow: each waits
-for the n-th frame of a kind from then on and strikes before it is carried, and the next one waits from there.
+A phase begins with a fault that ends a view, while messages have reached some members and not others. Faults with
+triggers follow: each waits for the n-th frame of a kind and strikes before it is sent; then the next one is armed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from motet.sim.scenarios.group_plan import GroupFault, GroupFaultKind, GroupPlan
 from motet.sim.world.network import NetworkProfile, with_late_control
 from motet.sim.world.plan import Burst
 
-GATHERED_NS = 2 * SECOND  # a group has been founded by then
+GATHERED_NS = 2 * SECOND  # the group has bootstrapped by then
 CHANGE_FRAMES = ("Prepare", "Prepared", "CutTo", "Ready", "Commit", "Installed")
 MERGE_FRAMES = ("MergeRequest", "MergeResponse", "MergeView", "MergeReady", "MergeCommit")
 _OPENINGS = (
@@ -45,9 +45,9 @@ def draw_interrupted_plan(seed: int) -> GroupPlan:
     members = rng.choice([4, 5, 5, 5, 6, 7])
     membership = rng.choice([MembershipConfig.lan(), MembershipConfig.local()])
     seeds = tuple(endpoint_of(index) for index in sorted(rng.sample(range(members), 3)))
-    acts = [GATHERED_NS]
+    phases = [GATHERED_NS]
     if rng.random() < 0.5:
-        acts.append(GATHERED_NS + rng.randrange(SECOND, 4 * SECOND))
+        phases.append(GATHERED_NS + rng.randrange(SECOND, 4 * SECOND))
     suspect_ns = membership.detector.suspect_ns
     return GroupPlan(
         seed,
@@ -57,14 +57,14 @@ def draw_interrupted_plan(seed: int) -> GroupPlan:
         config=MemberConfig(frame_bytes=1_400, membership=membership.with_seeds(*seeds)),
         windows=(64,) * members,
         network=with_late_control(Random(f"late {seed}"), _draw_network(rng), loses_none=True),
-        duration_ns=acts[-1] + rng.randrange(4 * suspect_ns, 7 * suspect_ns),
-        faults=tuple(fault for at in acts for fault in _draw_act(rng, members, at, suspect_ns)),
-        bursts=tuple(burst for at in acts for burst in _draw_bursts(rng, members, at, suspect_ns)),
+        duration_ns=phases[-1] + rng.randrange(4 * suspect_ns, 7 * suspect_ns),
+        faults=tuple(fault for at in phases for fault in _draw_phase(rng, members, at, suspect_ns)),
+        bursts=tuple(burst for at in phases for burst in _draw_bursts(rng, members, at, suspect_ns)),
     )
 
 
 def _draw_network(rng: Random) -> NetworkProfile:
-    """A round trip is short beside every time that anybody waits."""
+    """Round trips are short compared with every timeout."""
     delay_ns = rng.randrange(50 * MICROSECOND, MILLISECOND)
     return NetworkProfile(
         duplication=rng.choice([0.0, 0.0, 0.1]),
@@ -76,7 +76,7 @@ def _draw_network(rng: Random) -> NetworkProfile:
     )
 
 
-def _draw_act(rng: Random, members: int, at: int, suspect_ns: int) -> Iterator[GroupFault]:
+def _draw_phase(rng: Random, members: int, at: int, suspect_ns: int) -> Iterator[GroupFault]:
     style = rng.random()
     if style < 0.25:
         yield from _rivals(rng, members, at, suspect_ns)
@@ -92,7 +92,7 @@ def _draw_act(rng: Random, members: int, at: int, suspect_ns: int) -> Iterator[G
 
 
 def _opening(rng: Random, members: int, at: int, suspect_ns: int) -> Iterator[GroupFault]:
-    """Anything, perhaps in the middle of a multicast; sometimes two."""
+    """Any fault, perhaps in the middle of a multicast; sometimes two faults."""
     fault = _draw_fault(rng, rng.choice(_OPENINGS), members, at, suspect_ns)
     yield _set_trigger(rng, fault, ("MulticastData",), 3 * members) if rng.random() < 0.4 else fault
     if rng.random() < 0.3:
@@ -100,9 +100,9 @@ def _opening(rng: Random, members: int, at: int, suspect_ns: int) -> Iterator[Gr
 
 
 def _rivals(rng: Random, members: int, at: int, suspect_ns: int) -> Iterator[GroupFault]:
-    """Two who do not hear one another, and both hear the rest, begin to end the view at one moment.
+    """Two members that cannot reach each other, but can reach all others, begin to end the view at the same moment.
 
-    A third, whom nobody hears any more, sees to the moment: both did hear its last heartbeat.
+    The moment is that at which both suspect a third member that has become unreachable.
     """
     first, second, third = rng.choice([(0, 1, 2), (0, 1, 3), (0, 2, 3), (1, 2, 0)])
     lasts_ns = rng.randrange(2 * suspect_ns, 6 * suspect_ns)
@@ -113,7 +113,7 @@ def _rivals(rng: Random, members: int, at: int, suspect_ns: int) -> Iterator[Gro
 
 
 def _halves(rng: Random, members: int, at: int, suspect_ns: int) -> Iterator[GroupFault]:
-    """Two sides, and as soon as the larger one is about to go on, two other sides."""
+    """A partition, and as soon as the larger side is about to install its view, another partition."""
     for awaits in (None, rng.choice(["CutTo", "Ready", "Ready", "Commit", "Commit"])):
         sides = [0] * (members // 2 + 1) + [1] * (members - members // 2 - 1)
         rng.shuffle(sides)
@@ -135,7 +135,7 @@ def _set_trigger(rng: Random, fault: GroupFault, frames: tuple[str, ...], most: 
 
 
 def _draw_fault(rng: Random, kind: GroupFaultKind, members: int, at: int, suspect_ns: int) -> GroupFault:
-    """It lasts about as long as silence is borne, or long enough for all to do without one another."""
+    """A fault that lasts about the suspicion time, or long enough for all members to remove each other."""
     who = rng.randrange(members)
     shortest_ns, longest_ns = rng.choice([(suspect_ns // 2, suspect_ns), (2 * suspect_ns, 6 * suspect_ns)])
     sides = rng.choice([1, 2, 2, 2, 3])
@@ -150,7 +150,7 @@ def _draw_fault(rng: Random, kind: GroupFaultKind, members: int, at: int, suspec
 
 
 def _draw_bursts(rng: Random, members: int, at: int, suspect_ns: int) -> Iterator[Burst]:
-    """From several at the moment at which an act opens, and some while views change."""
+    """Bursts from several members when a phase begins, and some during view changes."""
     for _ in range(rng.choice([2, 4, 8])):
         yield Burst(at + rng.randrange(3 * MILLISECOND), rng.randrange(members), None, (20,) * rng.choice([1, 3]))
     for _ in range(rng.choice([0, 5, 10])):

@@ -1,17 +1,17 @@
-"""The scenario `presets`: members as they are shipped do the work of the ISIS document's tests on a bad network.
+"""The scenario `presets`: members with shipped settings do the work of the ISIS document's tests on a bad network.
 
-No setting is made patient for it, and the network is never healed. Within the bound that presets_plan.py states,
-everything that was accepted is delivered and stable at every member that lives, or its sender was told that it failed,
-and all who live are in one view. While messages wait, the log must not stand still for longer than that bound either.
-Where a member went away for good, the rest may have lost its majority; then nothing is asked of the log's progress.
+No timeout is made longer for it, and the network is never healed. Within the bound that presets_plan.py states, every
+accepted message is delivered and stable at every live member, or reported to its sender as failed, and all live members
+are in one view. While messages wait, the log must not stall for longer than that bound. If a member is gone for good,
+the others may have lost their majority; then the progress of the log is not checked.
 
-Beside the rules of `membership` and `total-order` the statistics say how a group fared:
+In addition to the rules of `membership` and `total-order` the statistics report:
 
-    expulsions      members that lived, and that the next primary view did not have; of worlds without faults
-    out_ms          for how long, all together
-    rolled_back     messages that were delivered and taken back, at all members
+    expulsions      live members that the next primary view excluded; only in worlds without faults
+    out_ms          the total time of these expulsions
+    rolled_back     deliveries that were rolled back, at all members
     failed_sends    messages that were reported as failed
-    stall_ms        the longest time in which messages waited and nothing became stable
+    stall_ms        the longest time in which messages waited and no message became stable
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from motet.protocol.core.units import MILLISECOND, SECOND, format_ns
 from motet.protocol.member import Delivered, Member, Superseded
 from motet.sim.checkers.channels import Violation
 from motet.sim.checkers.expulsions import expulsions_of
-from motet.sim.scenarios.channels import Outcome
+from motet.sim.scenarios.channels import SeedOutcome
 from motet.sim.scenarios.membership import STEP_NS, run_world
-from motet.sim.scenarios.presets_plan import Chain, PresetsPlan, draw_presets_plan
+from motet.sim.scenarios.presets_plan import MessageChain, PresetsPlan, draw_presets_plan
 from motet.sim.scenarios.total_order import TotalOrderWorld
 from motet.sim.world.group_host import GroupHost
 from motet.sim.world.history import RolledBackAt, StableAt
@@ -38,10 +38,10 @@ GATHER_NS = 60 * SECOND  # a good network must not take longer to form the group
 
 
 class PresetsHost(OrderedHost):
-    """Its application may wait for its own message before it sends the next, as a receipt of a real member does."""
+    """A host whose application may wait for the delivery of its own message before it sends the next one."""
 
     next_message: Callable[[], None] | None = None
-    waiting_from = 0  # when the message that the application waits for was sent
+    waiting_from = 0  # the time at which the awaited message was sent
 
     def _make_real(self, effect: Effect) -> list[Effect]:
         if self.next_message is not None and self._settles_own_message(effect):
@@ -59,8 +59,8 @@ class PresetsWorld(TotalOrderWorld):
     def __init__(self, plan: PresetsPlan, transcript: Transcript | None, trace: Emit | None = None) -> None:
         super().__init__(plan, transcript, trace)
         self.presets = plan
-        self._stood_from = 0  # since when messages wait and nothing has become stable
-        self._seen = 0  # events of the history
+        self._stalled_from = 0  # the time since which messages wait and none has become stable
+        self._seen = 0  # the number of history events already examined
         self._longest_stall_ns = 0
 
     def run(self) -> list[Violation]:
@@ -82,8 +82,8 @@ class PresetsWorld(TotalOrderWorld):
         return unmet
 
     def _play(self) -> None:
-        """Until everything planned has happened; a chain goes on for as long as the log does."""
-        begin = self._stood_from = self.scheduler.now
+        """Run until every planned event has happened; a message chain continues while the log makes progress."""
+        begin = self._stalled_from = self.scheduler.now
         self._note("the work begins")
         self._plan_events(begin)
         self.network.profile = self.presets.churn_network or self.plan.network
@@ -93,7 +93,7 @@ class PresetsWorld(TotalOrderWorld):
         end = begin + max([self.plan.duration_ns, *(chain.at for chain in self.presets.chains)])
         while self.scheduler.now < end or (self._waiting and not self._forgotten and not self._is_stalled):
             self._step()
-        self._is_healed = True  # no ambush strikes any more
+        self._is_healed = True  # no pending fault strikes any more
 
     def _end_churn(self) -> None:
         self.network.profile = self.plan.network
@@ -112,8 +112,8 @@ class PresetsWorld(TotalOrderWorld):
         is_moving = any(isinstance(events[place], StableAt) for place in range(self._seen, len(events)))
         self._seen = len(events)
         if is_moving or not any(map(self._has_waiting, self._staying)):
-            self._stood_from = self.scheduler.now
-        self._longest_stall_ns = max(self._longest_stall_ns, self.scheduler.now - self._stood_from)
+            self._stalled_from = self.scheduler.now
+        self._longest_stall_ns = max(self._longest_stall_ns, self.scheduler.now - self._stalled_from)
 
     def _has_waiting(self, host: GroupHost) -> bool:
         ordering = host.member.channel.ordering
@@ -121,22 +121,22 @@ class PresetsWorld(TotalOrderWorld):
         return ordering.admitted < ordering.accepted or bool(len(ordering.queue)) or ordering.stable < ordering.position
 
     def _check_stall(self) -> list[Violation]:
-        """The time that a fault lasts does not count; nor does anything after a member has gone for good."""
-        if not self._is_stalled or self.plan.is_memory_lost:
+        """Check the longest stall, excluding the time of faults, unless a member is gone for good."""
+        if not self._is_stalled or self.plan.is_durable_state_lost:
             return []
         what = f"messages waited for {format_ns(self._longest_stall_ns)}, and nothing became stable"
         return [Violation("liveness", f"{what}; the bound is {format_ns(self._stall_bound_ns)}")]
 
     def _check_forgotten(self) -> list[Violation]:
-        """Whatever was accepted is delivered or reported; a receipt that stays open for ever is a broken promise."""
-        if self.plan.is_memory_lost:
+        """Every accepted message is delivered or reported as failed, so that no receipt stays pending for ever."""
+        if self.plan.is_durable_state_lost:
             return []
         what = f"was neither delivered nor reported within {format_ns(self._stall_bound_ns)}"
         return [Violation("liveness", f"a message that {host.address} sent {what}") for host in self._forgotten]
 
     @property
     def _forgotten(self) -> list[PresetsHost]:
-        """Applications that wait for a message of theirs although nothing in the log waits any more."""
+        """Hosts whose application waits for its own message although no message is left in the ordering queues."""
         earliest = self.scheduler.now - self._stall_bound_ns
         late = (host for host in self._waiting if host.waiting_from < earliest)
         return [host for host in late if not any(map(self._has_waiting, self._staying))]
@@ -154,7 +154,7 @@ class PresetsWorld(TotalOrderWorld):
     def _make_host(self, member: Member) -> GroupHost:
         ordering = self.plan.config.ordering
         assert ordering is not None
-        around = (self._surroundings, self._rng, self._home, self._watch)
+        around = (self._context, self._rng, self._home, self._watch)
         return PresetsHost(member, *around, waits_for_disk=ordering.waits_for_disk)
 
     def _burst(self, burst: Burst) -> Callable[[], None]:
@@ -172,12 +172,12 @@ class PresetsWorld(TotalOrderWorld):
 
         return act
 
-    def _chain(self, chain: Chain) -> Callable[[], None]:
-        """It ends with the process: what comes back is another one."""
+    def _chain(self, chain: MessageChain) -> Callable[[], None]:
+        """Send the messages of a chain one after the other. The chain ends with its process and is not resumed."""
         sizes = iter(chain.sizes)
 
         def send(host: PresetsHost) -> None:
-            if host.is_paused:  # the application stands still with its process, and goes on with it
+            if host.is_paused:  # the application is paused with its process
                 self.scheduler.after(STEP_NS, lambda: send(host))
                 return
             size = next(sizes, None)
@@ -197,11 +197,11 @@ class PresetsWorld(TotalOrderWorld):
 
     @property
     def _waiting(self) -> list[PresetsHost]:
-        """Processes whose application has more to send."""
+        """Hosts whose application has more messages of a chain to send."""
         hosts = (host for host in self._staying if isinstance(host, PresetsHost))
         return [host for host in hosts if host.next_message is not None]
 
-    # In the end
+    # Results
 
     def stats(self) -> dict[str, int]:
         expulsions = [] if self.plan.faults else expulsions_of(self.history, self.scheduler.now)
@@ -216,5 +216,5 @@ class PresetsWorld(TotalOrderWorld):
         }
 
 
-def run_presets(seed: int, *, with_transcript: bool = False, trace: Emit | None = None) -> Outcome:
+def run_presets(seed: int, *, with_transcript: bool = False, trace: Emit | None = None) -> SeedOutcome:
     return run_world(PresetsWorld, draw_presets_plan(seed), with_transcript, trace)

@@ -27,6 +27,7 @@ _SHIPPED: dict[str, Callable[..., Config]] = {"local": Config.local, "lan": Conf
 PRESETS = tuple(_SHIPPED)
 BASE_NS = {"local": 60 * SECOND, "lan": 120 * SECOND, "wan": 300 * SECOND}
 FEWEST_PARTITIONS = 5  # of a world in which the group is parted again and again
+LEADERS_FRAMES = ("MergeRequest", "MergeView")  # of a merge
 MOST_LOSS = 0.5
 MOST_LATE = 0.5
 MOST_LATE_NS = 2 * SECOND
@@ -49,7 +50,7 @@ FAULTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class MessageChain:
     """Ordered messages that a process sends one by one: the next when it has delivered the one before."""
 
     at: int
@@ -64,7 +65,7 @@ class PresetsPlan(GroupPlan):
     good_network: NetworkProfile = field(default_factory=NetworkProfile)
     churn_network: NetworkProfile | None = None  # until the last fault is over: merges take seconds on it
     ordered: frozenset[int] = frozenset()  # the numbers of the bursts that are ordered
-    chains: tuple[Chain, ...] = ()
+    chains: tuple[MessageChain, ...] = ()
 
     @property
     def bound_ns(self) -> int:
@@ -113,7 +114,7 @@ def draw_presets_plan(seed: int, **overrides: object) -> PresetsPlan:
         preset=preset,
         gathers_first=rng.random() < 0.5,
         good_network=good_network,
-        churn_network=_with_late_merges(work, rng.choice([good_network, good_network, network]))
+        churn_network=_with_late_merges(work, preset, rng.choice([good_network, good_network, network]))
         if is_churned
         else None,
         ordered=frozenset(number for number, (_, is_ordered) in enumerate(bursts) if is_ordered),
@@ -138,11 +139,16 @@ def _draw_network(rng: Random, preset: str) -> NetworkProfile:
     )
 
 
-def _with_late_merges(rng: Random, network: NetworkProfile) -> NetworkProfile:
-    """Most frames of merges come seconds late, or once more then, so that parts change their views meanwhile."""
-    late_only = rng.choice([0.0, 0.0, 0.5, 0.8])
-    late_ns = rng.choice([2, 4]) * SECOND
-    return replace(network, late_only=late_only, late_copies=1 - late_only, late_ns=late_ns, late_kinds=MERGE_FRAMES)
+def _with_late_merges(rng: Random, preset: str, network: NetworkProfile) -> NetworkProfile:
+    """Most frames of merges arrive as late as a partition lasts, or once more then: the parts have changed their views.
+
+    Where only the leader's frames are late, answers come at once, and a question for a view that is over gets as far as
+    a plan.
+    """
+    late_only = rng.choice([0.0, 0.5, 0.8])
+    late_ns = rng.choice([1, 2]) * _SILENCE_NS[preset]
+    kinds = rng.choice([MERGE_FRAMES, *[LEADERS_FRAMES] * 3])
+    return replace(network, late_only=late_only, late_copies=1 - late_only, late_ns=late_ns, late_kinds=kinds)
 
 
 # What breaks
@@ -193,14 +199,16 @@ def _draw_sides(rng: Random, members: int) -> tuple[int, ...]:
 _Work = list[tuple[Burst, bool]]  # the bursts, and which of them are ordered
 
 
-def _draw_work(rng: Random, members: int, network: NetworkProfile, until: int) -> tuple[_Work, tuple[Chain, ...]]:
+def _draw_work(
+    rng: Random, members: int, network: NetworkProfile, until: int
+) -> tuple[_Work, tuple[MessageChain, ...]]:
     """One to all send: in a few bursts, at a steady pace, or one by one; some of it is only FIFO."""
     senders = rng.sample(range(members), rng.choice([1, members, rng.randint(1, members)]))
     total = rng.choice([30, 90, 300])
     style = rng.choice(["bursts", "paced", "one by one"])
     if style == "one by one":
         length = 5 if network.loss or network.stragglers else 40
-        chains = tuple(Chain(rng.randrange(SECOND), who, _sizes(rng, length)) for who in senders)
+        chains = tuple(MessageChain(rng.randrange(SECOND), who, _sizes(rng, length)) for who in senders)
         return _spread(rng, senders, 10, until), chains
     pace = 1 if style == "paced" else 20
     return _spread(rng, senders, total, until, pace), ()

@@ -1,4 +1,4 @@
-"""What the scenario `small-world` tries: each kind of change, each step of it, each fault."""
+"""The cases of the scenario `small-world`: every kind of change, with every fault at every step of it."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ NAMES = "abcd"
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """What begins when all are at rest in their views; the parts, if there are several, meet again then."""
+class GroupChange:
+    """A change of the group that begins at rest. If there are several parts, their partition heals."""
 
     name: str
-    parts: tuple[str, ...]  # who shares a view before
+    parts: tuple[str, ...]  # the members of each view before the change
     starts: str = ""
     leaves: str = ""
     crashes: str = ""
 
 
 CHANGES = (
-    Change("join of d", ("abc",), starts="d"),
-    Change("leave of d", ("abcd",), leaves="d"),
-    Change("leave of the coordinator a", ("abcd",), leaves="a"),
-    Change("crash of d", ("abcd",), crashes="d"),
-    Change("crash of the coordinator a", ("abcd",), crashes="a"),
-    Change("merge of 2 and 2", ("ab", "cd")),
-    Change("merge of 3 and 1", ("abc", "d")),
-    Change("merge of 1 and 3", ("a", "bcd")),
-    Change("cold start of 4", (), starts=NAMES),
+    GroupChange("join of d", ("abc",), starts="d"),
+    GroupChange("leave of d", ("abcd",), leaves="d"),
+    GroupChange("leave of the coordinator a", ("abcd",), leaves="a"),
+    GroupChange("crash of d", ("abcd",), crashes="d"),
+    GroupChange("crash of the coordinator a", ("abcd",), crashes="a"),
+    GroupChange("merge of 2 and 2", ("ab", "cd")),
+    GroupChange("merge of 3 and 1", ("abc", "d")),
+    GroupChange("merge of 1 and 3", ("a", "bcd")),
+    GroupChange("cold start of 4", (), starts=NAMES),
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
-    crash: str = ""  # who dies; or else:
-    links: tuple[Link, ...] = ()  # what is cut
+class InjectedFault:
+    crash: str = ""  # the process that crashes; or else:
+    links: tuple[Link, ...] = ()  # the links that are cut
 
     def __str__(self) -> str:
         if self.crash:
@@ -48,20 +48,20 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class SmallWorldCase:
     number: int
-    change: Change
+    change: GroupChange
     step: int
-    fault: Fault
+    fault: InjectedFault
 
     def __str__(self) -> str:
         return f"{self.change.name}, step {self.step}, {self.fault}"
 
 
 @cache
-def faults_of(change: Change) -> tuple[Fault, ...]:
-    """Nothing more can happen to those whose crash is the change itself."""
+def faults_of(change: GroupChange) -> tuple[InjectedFault, ...]:
+    """All faults among the members that the change itself does not crash."""
     names = [name for name in NAMES if name not in change.crashes]
-    one_way = [Fault(links=(link,)) for link in permutations(names, 2)]
-    both_ways = [Fault(links=((one, other), (other, one))) for one, other in combinations(names, 2)]
-    return (*(Fault(crash=name) for name in names), *one_way, *both_ways)
+    one_way = [InjectedFault(links=(link,)) for link in permutations(names, 2)]
+    both_ways = [InjectedFault(links=((one, other), (other, one))) for one, other in combinations(names, 2)]
+    return (*(InjectedFault(crash=name) for name in names), *one_way, *both_ways)

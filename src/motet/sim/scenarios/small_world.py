@@ -1,18 +1,18 @@
-"""The scenario `small-world`: four members, each kind of change, and one fault at every single step of it.
+"""The scenario `small-world`: four members, every kind of change, and one fault at every step of the change.
 
-A change runs once undisturbed, which counts the control frames of membership that leave until all have settled. Each of
-them is a step. Then, for every step and every fault, the same world runs again, and the fault strikes just before that
-frame leaves:
+A change runs once without faults, to count the control frames of membership that are sent until all members have
+settled. Each of these frames is a step. Then the same world runs once for every step and every fault, and the fault
+strikes just before the frame of that step is sent:
 
-    crash   one of the processes dies, and stays dead
-    cut     between two processes one direction is dead for three seconds, or both are
+    crash   one of the processes crashes and does not restart
+    cut     one direction or both directions between two processes are cut for three seconds
 
-Each is one case, and the number of a case takes the place of the seed. The network loses nothing and takes one
-millisecond. Everybody multicasts now and then, and somebody does at every third frame of a view change, so that there
-is always something under way that a flush could lose.
+Each combination is a case, and the number of the case takes the place of the seed. The network loses nothing and has a
+delay of one millisecond. All members multicast regularly, and one member at every third frame of a view change, so that
+messages are always in flight that a flush could lose.
 
-In the end all who live must be in one view of exactly them, at rest, and primary if they hold a majority of what they
-know to have been primary; and all in one view must have delivered the same.
+At the end all live members must be in one view of exactly these members, at rest, and primary if it contains a majority
+of the last primary view that its members know of. All members of one view must have delivered the same messages.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from motet.protocol.wire.codec import encode, group_id
 from motet.protocol.wire.frames import Heartbeat, IAmAlive
 from motet.sim.checkers.channels import Violation, violation_of
 from motet.sim.checkers.views import check_self_delivery, check_views, paths_of
-from motet.sim.scenarios.channels import Outcome
+from motet.sim.scenarios.channels import SeedOutcome
 from motet.sim.scenarios.group_plan import endpoint_of
-from motet.sim.scenarios.small_cases import CHANGES, NAMES, Case, Change, Fault, faults_of
+from motet.sim.scenarios.small_cases import CHANGES, NAMES, GroupChange, InjectedFault, SmallWorldCase, faults_of
 from motet.sim.world.group_host import GroupHost
 from motet.sim.world.history import DeliveredBatch, EnteredView, History
-from motet.sim.world.host import Surroundings
+from motet.sim.world.host import HostContext
 from motet.sim.world.network import Link, Network, NetworkProfile
 from motet.sim.world.scheduler import Scheduler
 from motet.sim.world.transcript import Transcript
@@ -52,12 +52,12 @@ ADDRESSES = {name: Address(name, *endpoint_of(index), (index + 1) << 48) for ind
 HOMES = {address.endpoint: address for address in ADDRESSES.values()}
 NETWORK = NetworkProfile(delay_ns=MILLISECOND)
 CUT_NS = 3 * SECOND
-WARM_UP_NS = 50 * MILLISECOND  # messages are under way when the change begins
-PACE_NS = 200 * MILLISECOND  # somebody speaks
-LOOK_NS = 20 * MILLISECOND  # how often the world is looked at
-TIMEOUT_NS = 30 * SECOND  # how long all may take to be one group at rest, and then to hear a message of each
+WARM_UP_NS = 50 * MILLISECOND  # messages are in flight when the change begins
+PACE_NS = 200 * MILLISECOND  # the interval between two multicasts
+POLL_NS = 20 * MILLISECOND  # the interval at which conditions are checked
+TIMEOUT_NS = 30 * SECOND  # limit for reaching one group at rest, and again for delivering one message of each member
 
-# A LAN with half of the usual patience: a cut outlasts all of it, also that with members who do not hear each other.
+# The LAN preset with half of its timeouts: a cut lasts longer than every timeout.
 MEMBERSHIP = replace(
     MembershipConfig.lan(),
     discovery=DiscoveryConfig(eager_ns=100 * MILLISECOND, probe_ns=500 * MILLISECOND),
@@ -65,11 +65,12 @@ MEMBERSHIP = replace(
     engine=EngineConfig(retry_ns=50 * MILLISECOND, answer_ns=250 * MILLISECOND),
     timeout_ns=500 * MILLISECOND,
     found_ns=600 * MILLISECOND,
-).with_seeds(*(ADDRESSES[name].endpoint for name in "abc"))  # d is found because it asks
+).with_seeds(*(ADDRESSES[name].endpoint for name in "abc"))  # d is discovered because it contacts the others
 CONFIG = MemberConfig(frame_bytes=1_400, multicast=MulticastConfig(capacity=4), membership=MEMBERSHIP)
 
-_KIND_AT = 3  # of a datagram: the byte that says what kind of frame it carries
-_FIRST_OF_MEMBERSHIP = encode(0, 1, 0, Heartbeat())[_KIND_AT]  # its numbers are above those of the channels
+_KIND_AT = 3  # the index of the byte of a datagram that is the kind of its frame
+# The kinds of membership frames are numbered above those of the channels.
+_FIRST_OF_MEMBERSHIP = encode(0, 1, 0, Heartbeat())[_KIND_AT]
 _LAST_SIGN_OF_LIFE = encode(0, 1, 0, IAmAlive())[_KIND_AT]
 
 
@@ -77,19 +78,19 @@ def case_count() -> int:
     return sum(steps_of(change) * len(faults_of(change)) for change in CHANGES)
 
 
-def case_of(number: int) -> Case:
+def case_of(number: int) -> SmallWorldCase:
     rest = number
     for change in CHANGES:
         faults = faults_of(change)
         if rest < steps_of(change) * len(faults):
-            return Case(number, change, 1 + rest // len(faults), faults[rest % len(faults)])
+            return SmallWorldCase(number, change, 1 + rest // len(faults), faults[rest % len(faults)])
         rest -= steps_of(change) * len(faults)
     raise ConfigError(f"case {number} is beyond the last one; there are {case_count()} cases, counted from 0")
 
 
 @cache
-def steps_of(change: Change) -> int:
-    """How many control frames leave from the beginning of an undisturbed change until all have settled."""
+def steps_of(change: GroupChange) -> int:
+    """The number of control frames that are sent in a change without faults until all members have settled."""
     world = SmallWorld(at_rest(change.parts), None)
     world.begin(change)
     world.settle()
@@ -98,7 +99,9 @@ def steps_of(change: Change) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """Members with nothing under way. To unpack them takes less time than to let them find one another again."""
+    """Members at rest, with nothing in flight. Unpickling them is faster than letting them discover each other
+    again.
+    """
 
     now: int = 0
     members: bytes = pickle.dumps([])
@@ -116,21 +119,23 @@ def at_rest(parts: tuple[str, ...]) -> Rest:
     world.network.cut(list(cuts))
     world.settle(parts)
     sent = -1
-    while sent != world.network.sent:  # until nothing left lately, so that nothing is under way
+    while sent != world.network.sent:  # until no datagram was sent recently, so that none is in flight
         sent = world.network.sent
-        world.scheduler.run_until(world.scheduler.now + LOOK_NS)
+        world.scheduler.run_until(world.scheduler.now + POLL_NS)
     return Rest(world.scheduler.now, pickle.dumps([host.member for host in world.hosts.values()]), cuts)
 
 
 class SteppedHost(GroupHost):
-    """Tells of every control frame before it leaves; whoever crashes at that moment does nothing more."""
+    """Reports every control frame before it is sent. A process that crashes at that moment performs no further
+    effect.
+    """
 
     def __init__(self, member: Member, world: SmallWorld) -> None:
-        super().__init__(member, world.surroundings, Random(f"host {member.address}"), HOMES.__getitem__)
+        super().__init__(member, world.context, Random(f"host {member.address}"), HOMES.__getitem__)
         self._on_step = world.on_step
 
     def go_on(self) -> None:
-        """As a member that has been running for a while."""
+        """Continue as a member that was already running."""
         self._enter(self.member.view, ())
         self._plan_wake()
 
@@ -151,19 +156,19 @@ class SmallWorld:
         self.history = History()
         self.network = Network(self.scheduler, Random(GROUP), NETWORK)
         self.network.cut(list(rest.cuts))
-        self.surroundings = Surroundings(self.scheduler, self.network, self.history, transcript, self._find, trace)
+        self.context = HostContext(self.scheduler, self.network, self.history, transcript, self._find, trace)
         self.hosts: dict[str, SteppedHost] = {}
         self.steps = 0
         self._cuts = rest.cuts
         self._transcript = transcript
-        self._case: Case | None = None
+        self._case: SmallWorldCase | None = None
         self._struck_at: int | None = None
         self._is_talking = False
         self._said = 0
         for member in pickle.loads(rest.members):
             self._add(member).go_on()
 
-    def run(self, case: Case) -> list[Violation]:
+    def run(self, case: SmallWorldCase) -> list[Violation]:
         self._case = case
         self.begin(case.change)
         self._wait(self._not_struck, TIMEOUT_NS)
@@ -171,13 +176,13 @@ class SmallWorld:
             self.scheduler.run_until(self._struck_at + CUT_NS)
             self._note("the cut ends")
             self.network.mend(list(case.fault.links))
-        unmet = [*self._not_struck()] or self._wait(self.unsettled, TIMEOUT_NS) or self._last_words()
+        unmet = [*self._not_struck()] or self._wait(self.unsettled, TIMEOUT_NS) or self._probe()
         violations = check_views(self.history) + [Violation("liveness", what) for what in unmet]
         return violations or [*self._check_last_view(), *check_self_delivery(self.history)]
 
-    # What happens
+    # Events
 
-    def begin(self, change: Change) -> None:
+    def begin(self, change: GroupChange) -> None:
         self._is_talking = True
         self._talk()
         self.scheduler.run_until(self.scheduler.now + WARM_UP_NS)
@@ -209,7 +214,7 @@ class SmallWorld:
         if is_changing and self.steps % 3 == 0:
             self.scheduler.after(0, self._speak)
 
-    def _strike(self, fault: Fault) -> None:
+    def _strike(self, fault: InjectedFault) -> None:
         self._struck_at = self.scheduler.now
         self._note(f"fault: {fault}")
         self.network.cut(list(fault.links))
@@ -222,7 +227,7 @@ class SmallWorld:
             self.scheduler.after(PACE_NS, self._talk)
 
     def _speak(self) -> None:
-        """Everybody in turn."""
+        """All members multicast in turn."""
         if self._is_talking and self.staying:
             self._say(self.staying[self._said % len(self.staying)])
 
@@ -234,30 +239,30 @@ class SmallWorld:
         if self._transcript is not None:
             self._transcript.note(self.scheduler.now, text)
 
-    # What must be
+    # Conditions
 
     @property
     def staying(self) -> list[SteppedHost]:
         return [host for host in self.hosts.values() if host.is_alive and not host.is_leaving]
 
     def settle(self, parts: tuple[str, ...] = (NAMES,)) -> None:
-        """Undisturbed, which must work before any fault can tell anything."""
+        """Settle without faults: if this fails, no case with a fault is meaningful."""
         if unmet := self._wait(lambda: self.unsettled(parts), TIMEOUT_NS):
             raise RuntimeError(f"without any fault: {'; '.join(unmet)}")
 
     def _wait(self, unmet: Callable[[], Iterator[str]], timeout_ns: int) -> list[str]:
-        """Until nothing is unmet, or patience ends; the answer is what was still unmet then."""
+        """Run until every condition is met or the timeout expires. Returns the conditions still unmet."""
         deadline = self.scheduler.now + timeout_ns
         while self.scheduler.now < deadline and next(unmet(), None) is not None:
-            self.scheduler.run_until(self.scheduler.now + LOOK_NS)
+            self.scheduler.run_until(self.scheduler.now + POLL_NS)
         return list(unmet())
 
     def _not_struck(self) -> Iterator[str]:
         if self._struck_at is None:
-            yield "the step never came at which the fault was to strike"
+            yield "the step at which the fault was to strike was never reached"
 
     def unsettled(self, parts: tuple[str, ...] = (NAMES,)) -> Iterator[str]:
-        """What is missing before those who stay, or each part of them, are one view at rest."""
+        """The conditions that are unmet before the remaining members, or each part of them, are one view at rest."""
         yield from (f"{host.address} never left" for host in self.hosts.values() if host.is_alive and host.is_leaving)
         for part in parts:
             here = [host for host in self.staying if host.address.name in part]
@@ -271,7 +276,9 @@ class SmallWorld:
                     yield f"{host.address} is in {view}, which could be primary"
 
     def _can_be_primary(self, view: View) -> bool:
-        """It holds a majority of the last primary view that a member of it was in, and of all after that."""
+        """Whether it contains a majority of the last primary view that a member of it installed, and of all later
+        ones.
+        """
         entered = [e for e in self.history.events if isinstance(e, EnteredView) and e.view.is_primary]
         last = max((event.view.id for event in entered if event.member in view), default=NO_VIEW)
         return all(self._holds_majority(view, event.view) for event in entered if event.view.id >= last)
@@ -281,21 +288,21 @@ class SmallWorld:
         present = [member for member in counted if member in view]
         return 2 * len(present) > len(counted) or (2 * len(present) == len(counted) and present[:1] == counted[:1])
 
-    def _last_words(self) -> list[str]:
-        """A message of each reaches everybody. A late suspicion of the time before may still change the view."""
+    def _probe(self) -> list[str]:
+        """One message of each member reaches all members. A late suspicion may still change the view."""
         self._is_talking = False
         for host in self.staying:
             self._say(host)
-        return self._wait(self._restless, TIMEOUT_NS)
+        return self._wait(self._unsettled_or_undrained, TIMEOUT_NS)
 
-    def _restless(self) -> Iterator[str]:
+    def _unsettled_or_undrained(self) -> Iterator[str]:
         yield from self.unsettled()
         for host in self.staying:
             if not host.member.multicast.sender.is_drained:
                 yield f"{host.address} is not drained: {host.member.multicast.sender.window}"
 
     def _check_last_view(self) -> Iterator[Violation]:
-        """The view that never ended: all have delivered the same in it."""
+        """All members have delivered the same messages in the last view, which no flush ends."""
         paths = paths_of(self.history)
         first, *others = [(host.address, paths[host.address][-1].by_sender()) for host in self.staying]
         for address, delivered in others:
@@ -316,15 +323,15 @@ class SmallWorld:
         }
 
 
-def run_small_world(seed: int, *, with_transcript: bool = False, trace: Emit | None = None) -> Outcome:
+def run_small_world(seed: int, *, with_transcript: bool = False, trace: Emit | None = None) -> SeedOutcome:
     case = case_of(seed)
     transcript = Transcript(group_id(GROUP)) if with_transcript else None
     world = SmallWorld(at_rest(case.change.parts), transcript, trace)
     try:
         violations = world.run(case)
-    except Exception as error:  # what led to it is in the transcript
+    except Exception as error:  # the transcript shows what led to it
         violations = [violation_of(error)]
     lines: list[str] = []
     if transcript is not None:
         lines = [f"case {seed}: {case}", *transcript.lines, *(f"VIOLATION {violation}" for violation in violations)]
-    return Outcome(seed, tuple(violations), world.stats(), world.history.fingerprint(), tuple(lines))
+    return SeedOutcome(seed, tuple(violations), world.stats(), world.history.fingerprint(), tuple(lines))

@@ -1,4 +1,4 @@
-"""The scenario `snapshot`: the worlds of `total-order`, where tokens are moved, and snapshots taken all the while."""
+"""The scenario `snapshot`: the worlds of `total-order` with token transfers, and snapshots during all of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from motet.protocol.member import Member
 from motet.protocol.snapshot import SnapshotConfig
 from motet.sim.checkers.channels import Violation
 from motet.sim.checkers.snapshots import CutChecker
-from motet.sim.scenarios.channels import Outcome
+from motet.sim.scenarios.channels import SeedOutcome
 from motet.sim.scenarios.group_plan import GroupPlan, endpoint_of
 from motet.sim.scenarios.membership import PROBE_NS, run_world
 from motet.sim.scenarios.total_order import TotalOrderWorld, draw_ordered_plan
@@ -25,7 +25,7 @@ from motet.sim.world.transcript import Transcript
 
 PROBES = 3
 TIMEOUTS_NS = (3 * SECOND, 10 * SECOND, 30 * SECOND)
-LONGEST_NS = max(TIMEOUTS_NS) + SECOND  # then every snapshot has ended, one way or the other
+LONGEST_NS = max(TIMEOUTS_NS) + SECOND  # every snapshot has succeeded or failed by then
 
 
 class SnapshotWorld(TotalOrderWorld):
@@ -44,7 +44,7 @@ class SnapshotWorld(TotalOrderWorld):
         return violations + CutChecker(self.history).run()
 
     def _make_host(self, member: Member) -> GroupHost:
-        return TokenHost(member, self._surroundings, self._rng, self._home, self._watch, self._next_number)
+        return TokenHost(member, self._context, self._rng, self._home, self._watch, self._next_number)
 
     def _next_number(self) -> int:
         self._sequence += 1
@@ -53,7 +53,7 @@ class SnapshotWorld(TotalOrderWorld):
     # Workload
 
     def _draw_snapshots(self) -> Iterator[tuple[int, int]]:
-        """(when, who): some several at once, by different members."""
+        """(when, who); sometimes different members start several snapshots at once."""
         rng, members = self._snapshot_rng, len(self.plan.names)
         for _ in range(rng.choice([2, 4, 8])):
             at = rng.randrange(self.plan.duration_ns)
@@ -87,12 +87,12 @@ class SnapshotWorld(TotalOrderWorld):
 
         return act
 
-    # In the end
+    # Results
 
     def _probe_snapshots(self) -> list[str]:
-        """All at once, while tokens are moved: in a group at rest every one of them succeeds.
+        """All members take a snapshot at once while tokens move: in a group at rest each of them succeeds.
 
-        If the view changes meanwhile it was not at rest: somebody has tried to found it, say. Then all try again.
+        If the view changes meanwhile, the group was not at rest, and all members try again.
         """
         for _ in range(PROBES):
             views = {host.member.view.id for host in self._staying}
@@ -151,5 +151,5 @@ def draw_snapshot_plan(seed: int) -> GroupPlan:
     return replace(plan, config=replace(plan.config, snapshot=config))
 
 
-def run_snapshot(seed: int, *, with_transcript: bool = False, trace: Emit | None = None) -> Outcome:
+def run_snapshot(seed: int, *, with_transcript: bool = False, trace: Emit | None = None) -> SeedOutcome:
     return run_world(SnapshotWorld, draw_snapshot_plan(seed), with_transcript, trace)

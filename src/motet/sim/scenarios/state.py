@@ -1,10 +1,11 @@
-"""The scenario `state`: holders of the application's state are cut off, crash, and meet members that never got it.
+"""The scenario `state`: holders of the application's state are cut off, crash, and meet members that never received it.
 
-at every moment   nobody who lacks the state gives it; no state is replaced by one that does not extend it; nobody
-                  goes on with the log without the state before it; a view in which nobody has it says so, and
-                      is not primary
-in the end        all who live have one state, which extends that of every one of them; or nobody has it, no process
-                  that has all of it lives, and everybody was told. Then one begins anew, and all get its state
+at every moment   no member without the state provides it; no state is replaced by one that does not extend it; no
+                  member delivers from the log without the state before it; a view in which no member has the state
+                  reports so, and is not primary
+at the end        all live members have one state, which extends each of theirs; or no member has the state, no live
+                  process has all of it, and every member was notified. Then one member resets the state, and all
+                  receive it
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from motet.protocol.member import Member, MemberConfig
 from motet.protocol.membership import MembershipConfig
 from motet.protocol.ordering import OrderingConfig
 from motet.sim.checkers.channels import Violation
-from motet.sim.scenarios.channels import Outcome
+from motet.sim.scenarios.channels import SeedOutcome
 from motet.sim.scenarios.group_plan import GroupFault, GroupFaultKind, GroupPlan, endpoint_of
 from motet.sim.scenarios.membership import TIMEOUT_NS, MembershipWorld, run_world
 from motet.sim.world.group_host import GroupHost
@@ -44,7 +45,7 @@ class StateWorld(MembershipWorld):
         self._broken: list[Violation] = []
         self._losses = 0
         self._refused = 0
-        self._begins_anew = False
+        self._is_reset = False
 
     def run(self) -> list[Violation]:
         self._plan_starts()
@@ -54,18 +55,16 @@ class StateWorld(MembershipWorld):
         unmet = self._wait(self._unmet, TIMEOUT_NS)
         if not unmet:
             self._broken += self._check_loss()
-            unmet = self._begin_anew() or self._probe()
+            unmet = self._reset() or self._probe()
         return self._broken + self._check(unmet) + list(self._check_states())
 
     def _make_host(self, member: Member) -> GroupHost:
-        host = StateHost(
-            member, self._surroundings, self._rng, self._home, self._watch, self._broken.append, self._give_up
-        )
-        host.is_prompt, host.may_shrink = self._is_healed, self._begins_anew
+        host = StateHost(member, self._context, self._rng, self._home, self._watch, self._broken.append, self._give_up)
+        host.is_prompt, host.may_shrink = self._is_healed, self._is_reset
         return host
 
     def _give_up(self, host: StateHost) -> None:
-        """As a member does whose state was refused by everybody; it is started again."""
+        """Leave and restart, as a member does to which every provider refused the state."""
         self._refused += 1
         self.scheduler.after(0, host.leave)
         self._plan_start(self.plan.names.index(host.address.name), _RESTART_NS)
@@ -95,13 +94,13 @@ class StateWorld(MembershipWorld):
             return
         is_lost = host.member.membership.is_state_lost and not host.member.membership.is_holder_again
         if is_lost and host.member.view.id not in host.lost_in:
-            what = f"nobody in {host.member.view} has the state, and {host.address} was not told"
+            what = f"nobody in {host.member.view} has the state, and {host.address} was not notified"
             self._broken.append(Violation("state", what))
 
-    # In the end
+    # Results
 
     def _unsettled(self, host: GroupHost) -> Iterator[str]:
-        """As in any world, but a view without the state is at rest as well."""
+        """As in `membership`, but a view without the state counts as settled, too."""
         membership = host.member.membership
         yield from (what for what in super()._unsettled(host) if not self._is_excused(host, what))
         if membership.is_holder_again:
@@ -110,51 +109,51 @@ class StateWorld(MembershipWorld):
             yield f"{host.address} still waits for the state"
 
     def _is_excused(self, host: GroupHost, what: str) -> bool:
-        """Who gave up and was started again has lost its memory, though the plan does not say so."""
-        if "lost any memory" in what:
+        """A process that gave up and restarted has lost its durable state, although this is not in the plan."""
+        if "no durable state was lost" in what:
             return self._refused > 0
         return host.member.membership.is_state_lost and "never got the state" in what
 
     def _check_loss(self) -> Iterator[Violation]:
-        """Whoever says that the state is lost is right: nobody who lives has all of it."""
+        """If any member reports the state as lost, no live member may have all of it."""
         if not any(host.member.membership.is_state_lost for host in self._hosts):
             return
         self._losses += 1
         for host in self._hosts:
             if not host.lacks_state:
-                yield Violation("state", f"{host.address} has the state, and others say that it is lost")
+                yield Violation("state", f"{host.address} has the state, and others report it as lost")
 
-    def _begin_anew(self) -> list[str]:
+    def _reset(self) -> list[str]:
         lost = [host for host in self._hosts if host.member.membership.is_state_lost]
         if not lost:
             return []
-        self._begins_anew = True
+        self._is_reset = True
         for host in self._hosts:
             host.may_shrink = True
         chosen = Random(f"anew {self.plan.seed}").choice(lost)
-        chosen.note("begins anew")
+        chosen.note("resets the state")
         chosen.do(chosen.member.begin_state_anew)
-        return self._wait(self._unmet_anew, TIMEOUT_NS)
+        return self._wait(self._unmet_after_reset, TIMEOUT_NS)
 
-    def _unmet_anew(self) -> Iterator[str]:
+    def _unmet_after_reset(self) -> Iterator[str]:
         yield from self._unmet()
         yield from (f"{host.address} lacks the state" for host in self._hosts if host.lacks_state)
 
     def _check_states(self) -> Iterator[Violation]:
-        """In one primary view all have the same."""
+        """All members of one primary view have the same state."""
         hosts = [host for host in self._hosts if host.member.view.is_primary]
         for host in hosts[1:]:
             if (host.origin, host.applied) != (hosts[0].origin, hosts[0].applied):
-                yield Violation("state", f"{host.address} and {hosts[0].address} have different states in the end")
+                yield Violation("state", f"{host.address} and {hosts[0].address} have different states at the end")
 
     def stats(self) -> dict[str, int]:
         received = len(self.history.received)
-        told = sum(len(host.lost_in) for host in self._processes if isinstance(host, StateHost))
+        notified = sum(len(host.lost_in) for host in self._processes if isinstance(host, StateHost))
         return super().stats() | {
             "states": received,
             "losses": self._losses,
             "refused": self._refused,
-            "lost_views": told,
+            "lost_views": notified,
         }
 
 
@@ -185,7 +184,7 @@ def draw_state_plan(seed: int) -> GroupPlan:
 
 
 def _draw_starts(rng: Random, members: int) -> tuple[int, ...]:
-    """Enough to found the group, and others that come while things break."""
+    """Two start at once to bootstrap the group; the others join during the faults."""
     late = (rng.randrange(_GATHERED_NS, 4 * SECOND) for _ in range(members - 2))
     return (0, MILLISECOND, *late)
 
@@ -211,5 +210,5 @@ def _draw_bursts(rng: Random, members: int, duration_ns: int) -> tuple[Burst, ..
     return tuple(sorted(bursts, key=lambda burst: burst.at))
 
 
-def run_state(seed: int, *, with_transcript: bool = False, trace: Emit | None = None) -> Outcome:
+def run_state(seed: int, *, with_transcript: bool = False, trace: Emit | None = None) -> SeedOutcome:
     return run_world(StateWorld, draw_state_plan(seed), with_transcript, trace)

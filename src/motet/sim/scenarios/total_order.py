@@ -1,4 +1,4 @@
-"""The scenario `total-order`: the worlds of `membership`, and most of what is sent has to be ordered."""
+"""The scenario `total-order`: the worlds of `membership`, where most multicasts are in total order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from motet.protocol.ordering import OrderingConfig
 from motet.protocol.wire.ordered import Tag
 from motet.sim.checkers.channels import Violation
 from motet.sim.checkers.log import LogChecker
-from motet.sim.scenarios.channels import Outcome
+from motet.sim.scenarios.channels import SeedOutcome
 from motet.sim.scenarios.group_plan import GroupPlan, draw_group_plan
 from motet.sim.scenarios.membership import PROBE_NS, MembershipWorld, run_world
 from motet.sim.world.group_host import GroupHost
@@ -24,18 +24,18 @@ from motet.sim.world.plan import Burst
 from motet.sim.world.transcript import Transcript
 
 ORDERED_SHARE = 0.6  # of the multicasts
-APPENDED_SHARE = 0.25  # of those: appends that are sent again
+APPENDED_SHARE = 0.25  # of the ordered ones: appends that may be retried
 PRODUCERS = 3
 MOST_APPENDED = 3  # messages
 
 
 class TotalOrderWorld(MembershipWorld):
-    is_prompt = True  # applications take what is delivered at once
+    is_prompt = True  # applications handle deliveries at once
 
     def __init__(self, plan: GroupPlan, transcript: Transcript | None, trace: Emit | None = None) -> None:
         super().__init__(plan, transcript, trace)
         self._choices = Random(f"choices {plan.seed}")
-        self._producers = [0] * PRODUCERS  # of each, the sequence of its last append
+        self._producers = [0] * PRODUCERS  # the sequence of the last append of each producer
 
     def run(self) -> list[Violation]:
         violations = super().run()
@@ -44,11 +44,11 @@ class TotalOrderWorld(MembershipWorld):
         return self._check_log(violations)
 
     def _check_log(self, violations: list[Violation]) -> list[Violation]:
-        """These, and what the log of the history violates; what is asked of the end only if there are none."""
+        """The given violations and those of the log. Conditions on the end are checked only if there are none."""
         final = [host.address for host in self._staying if host.member.view.is_primary]
         has_quorum = self.plan.membership.engine.static_quorum > 0
-        if not self.plan.is_one_primary or (has_quorum and self.plan.is_memory_lost):
-            return violations  # every side has a log of its own; or a quorum of members without memory began anew
+        if not self.plan.is_one_primary or (has_quorum and self.plan.is_durable_state_lost):
+            return violations  # every side has its own log; or members without durable state formed a quorum again
         assert self.plan.config.ordering is not None
         waits_for_disk = self.plan.config.ordering.waits_for_disk
         checker = LogChecker(self.history, waits_for_disk=waits_for_disk, is_prompt=self.is_prompt)
@@ -58,7 +58,7 @@ class TotalOrderWorld(MembershipWorld):
     def _make_host(self, member: Member) -> GroupHost:
         ordering = self.plan.config.ordering
         assert ordering is not None
-        around = (self._surroundings, self._rng, self._home, self._watch)
+        around = (self._context, self._rng, self._home, self._watch)
         return OrderedHost(member, *around, waits_for_disk=ordering.waits_for_disk)
 
     def _burst(self, burst: Burst) -> Callable[[], None]:
@@ -78,7 +78,9 @@ class TotalOrderWorld(MembershipWorld):
         return act if is_ordered else plain
 
     def _append(self, producer: int, host: OrderedHost, count: int = 1) -> None:
-        """The next append of a producer; or its last one again, through this member, if nobody knows it stable."""
+        """Send the next append of a producer through this member, or retry its last one if it is not known to be
+        stable.
+        """
         before = Tag(producer, self._producers[producer])
         if before in self.history.appends and before not in self.history.acknowledged:
             host.append(before, self.history.appends[before])
@@ -94,28 +96,30 @@ class TotalOrderWorld(MembershipWorld):
             yield from self._unordered(host)
 
     def _unordered(self, host: GroupHost) -> Iterator[str]:
-        """In a primary view everything is ordered and stable in the end, and everybody is as far as the others."""
+        """At the end, in a primary view, every message is ordered and stable, and all members are at the same
+        position.
+        """
         ordering, first = host.member.channel.ordering, self._staying[0].member.channel.ordering
         assert ordering is not None
         assert first is not None
         if not host.member.view.is_primary:
             return
         if ordering.admitted < ordering.accepted or len(ordering.queue):
-            yield f"{host.address} still has something to be ordered"
+            yield f"{host.address} still has messages to be ordered"
         if ordering.position != first.position or ordering.stable != ordering.position:
             yield f"{host.address} is at {ordering.position}, stable {ordering.stable}; others at {first.position}"
 
     def _probe_order(self) -> list[str]:
-        """One ordered message of each: in a primary view, everybody gets them all."""
+        """One ordered message of each member must reach all members of a primary view."""
         probes: dict[Address, bytes] = {}
         for host in self._staying:
             if host.member.view.is_primary:
                 probes[host.address] = self._payload(host.address, 0)
                 host.multicast_ordered([probes[host.address]])
-        return self._wait(lambda: self._unheard(probes, 0), PROBE_NS) or self._wait(self._unmet, PROBE_NS)
+        return self._wait(lambda: self._undelivered(probes, 0), PROBE_NS) or self._wait(self._unmet, PROBE_NS)
 
     def _probe_appends(self) -> list[str]:
-        """Whoever is not sure sends its append again: then it is in the log."""
+        """Producers retry appends that are not known to be stable; afterwards each append is in the log."""
         host = next((host for host in self._staying if host.member.view.is_primary), None)
         if not isinstance(host, OrderedHost):
             return []
@@ -154,12 +158,12 @@ def draw_ordered_plan(seed: int) -> GroupPlan:
 
 
 def draw_logged_plan(seed: int) -> GroupPlan:
-    """The same, and some have disks that they wait for."""
+    """As `draw_ordered_plan`, but in some plans members wait for their disks."""
     plan = draw_ordered_plan(seed)
     assert plan.config.ordering is not None
     ordering = replace(plan.config.ordering, waits_for_disk=Random(f"disks {seed}").random() < 0.3)
     return replace(plan, config=replace(plan.config, ordering=ordering))
 
 
-def run_total_order(seed: int, *, with_transcript: bool = False, trace: Emit | None = None) -> Outcome:
+def run_total_order(seed: int, *, with_transcript: bool = False, trace: Emit | None = None) -> SeedOutcome:
     return run_world(TotalOrderWorld, draw_logged_plan(seed), with_transcript, trace)

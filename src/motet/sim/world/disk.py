@@ -1,8 +1,8 @@
-"""A disk that fails as disks do: torn writes, a power cut at any byte, a sync that lies, a full disk, flipped bits.
+"""A simulated disk with the failures of real ones: torn writes, power cuts, lying syncs, a full disk, flipped bits.
 
-What was written is in the file at once, as on a real machine, where it is in the operating system's memory. What is on
-the disk is what a sync made safe; all else is pending, in the order in which it was done. After a power cut some of
-that has made it to the disk: the first so many bytes (`after_power_cut`), or any sectors of it (`after_bad_power_cut`).
+A write is visible to readers at once, as in the page cache of an operating system, but it is durable only after a sync.
+Until then it is pending. After a power cut a part of the pending changes is on the disk: either a prefix of them in
+the order in which they were made (`after_power_cut`), or any subset of their sectors (`after_bad_power_cut`).
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from random import Random
 from motet.errors import JournalLockedError
 from motet.log.journal.disk import Buffer
 
-SECTOR_BYTES = 512  # what a disk writes at once; it is there or not
+SECTOR_BYTES = 512  # the unit that a disk writes atomically
 
 
 class PowerCut(BaseException):
-    """The machine is off: nothing after this happens. Not an Exception, so that nobody handles it by accident."""
+    """The simulated machine has lost power. Not an Exception, so that no handler of the code under test swallows it."""
 
 
 class _Node:
-    """A file, whatever its name."""
+    """The content of a file, independent of the names that refer to it."""
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -32,27 +32,27 @@ class _Node:
 
 
 @dataclass(frozen=True, slots=True)
-class _Write:
+class _DataWrite:
     node: _Node
     offset: int
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class _Cut:
+class _Truncation:
     node: _Node
     size: int
 
 
 @dataclass(frozen=True, slots=True)
-class _Name:
-    """A name came (with a node) or went (without one)."""
+class _NameChange:
+    """A directory entry was added (with a node) or removed (without one)."""
 
     path: Path
     node: _Node | None
 
 
-_Pending = _Write | _Cut | _Name
+_Pending = _DataWrite | _Truncation | _NameChange
 
 
 class SimDisk:
@@ -62,13 +62,13 @@ class SimDisk:
         self.is_read_only = False
         self.writes = 0
         self.syncs = 0
-        self.cut_power_at_write: int | None = None  # counted from 1; it happens instead of that write
+        self.cut_power_at_write: int | None = None  # counted from 1; the power cut replaces that write
         self._names: dict[Path, _Node] = {}
         self._safe_names: dict[Path, _Node] = {}
         self._pending: list[_Pending] = []
         self._locked: set[Path] = set()
 
-    # What the journal asks for
+    # The interface that the journal uses
 
     def make_directory(self, directory: Path) -> None:
         self._require_writable()
@@ -80,7 +80,7 @@ class SimDisk:
         if is_new:
             self._change()
             self._names[path] = _Node()
-            self._pending.append(_Name(path, self._names[path]))
+            self._pending.append(_NameChange(path, self._names[path]))
         return self.open_to_read(path)
 
     def open_to_read(self, path: Path) -> SimFile:
@@ -92,19 +92,19 @@ class SimDisk:
         self._change()
         node = self._names.pop(path)
         self._names[to] = node
-        self._pending += [_Name(to, node), _Name(path, None)]
+        self._pending += [_NameChange(to, node), _NameChange(path, None)]
 
     def remove(self, path: Path) -> None:
         self._change()
         del self._names[path]
-        self._pending.append(_Name(path, None))
+        self._pending.append(_NameChange(path, None))
 
     def sync_directory(self, directory: Path) -> None:
         self.syncs += 1
         if self.syncs_lie:
             return
         self._safe_names = dict(self._names)
-        self._pending = [one for one in self._pending if not isinstance(one, _Name)]
+        self._pending = [one for one in self._pending if not isinstance(one, _NameChange)]
 
     def lock(self, path: Path) -> SimLock:
         if path in self._locked:
@@ -112,30 +112,32 @@ class SimDisk:
         self._locked.add(path)
         return SimLock(self._locked, path)
 
-    # What the test asks for
+    # The interface that tests use
 
     @property
     def pending_units(self) -> int:
-        """How many different moments a power cut can pick: one for each byte and each change that is not safe."""
-        return sum(len(one.data) if isinstance(one, _Write) else 1 for one in self._pending)
+        """How many distinct states a power cut can leave: one per pending byte and per pending metadata change."""
+        return sum(len(one.data) if isinstance(one, _DataWrite) else 1 for one in self._pending)
 
     def after_power_cut(self, units: int) -> SimDisk:
-        """The disk with only the first `units` of what was not safe."""
+        """The disk after a restart that found only the first `units` of the pending changes."""
         disk, nodes = self._safe_copy()
         for one in self._pending:
-            size = len(one.data) if isinstance(one, _Write) else 1
+            size = len(one.data) if isinstance(one, _DataWrite) else 1
             disk._settle(one, nodes, min(units, size))
             units -= min(units, size)
         return disk._restarted()
 
     def after_bad_power_cut(self, rng: Random) -> SimDisk:
-        """The disk with any sectors of what was written and not safe; names come and go in order."""
+        """The disk after a restart that found any subset of the pending sectors; directory changes survive as a
+        prefix.
+        """
         disk, nodes = self._safe_copy()
-        kept_names = rng.randint(0, sum(isinstance(one, _Name) for one in self._pending))
+        kept_names = rng.randint(0, sum(isinstance(one, _NameChange) for one in self._pending))
         for one in self._pending:
-            if isinstance(one, _Write):
+            if isinstance(one, _DataWrite):
                 disk._settle_sectors(one, nodes, rng)
-            elif isinstance(one, _Name):
+            elif isinstance(one, _NameChange):
                 disk._settle(one, nodes, int(kept_names > 0))
                 kept_names -= 1
             else:
@@ -143,11 +145,11 @@ class SimDisk:
         return disk._restarted()
 
     def after_crash(self) -> SimDisk:
-        """Only the process died: the machine still has everything."""
+        """The disk after the process crashed alone: the operating system still holds every pending write."""
         return self.after_power_cut(self.pending_units)
 
     def flip(self, path: Path, bit: int) -> None:
-        """One bit of a file, on the disk and in memory."""
+        """Flip one bit of a file, in its durable and in its visible content."""
         for data in (self._names[path].data, self._names[path].safe):
             if bit >> 3 < len(data):
                 data[bit >> 3] ^= 1 << (bit & 7)
@@ -155,7 +157,7 @@ class SimDisk:
     def size_of(self, path: Path) -> int:
         return len(self._names[path].data)
 
-    # Inside
+    # Implementation
 
     def _change(self) -> None:
         self._require_writable()
@@ -169,15 +171,15 @@ class SimDisk:
 
     def _write(self, node: _Node, data: bytes) -> None:
         self._change()
-        room = max(0, self.capacity - sum(len(one.data) for one in self._names.values()))
-        self._pending.append(_Write(node, len(node.data), data[:room]))
-        node.data += data[:room]
-        if room < len(data):
+        space = max(0, self.capacity - sum(len(one.data) for one in self._names.values()))
+        self._pending.append(_DataWrite(node, len(node.data), data[:space]))
+        node.data += data[:space]
+        if space < len(data):
             raise OSError(errno.ENOSPC, "No space left on device")
 
     def _cut(self, node: _Node, size: int) -> None:
         self._change()
-        self._pending.append(_Cut(node, size))
+        self._pending.append(_Truncation(node, size))
         del node.data[size:]
 
     def _sync(self, node: _Node) -> None:
@@ -185,7 +187,7 @@ class SimDisk:
         if self.syncs_lie:
             return
         node.safe = bytearray(node.data)
-        self._pending = [one for one in self._pending if isinstance(one, _Name) or one.node is not node]
+        self._pending = [one for one in self._pending if isinstance(one, _NameChange) or one.node is not node]
 
     def _safe_copy(self) -> tuple[SimDisk, dict[_Node, _Node]]:
         disk = SimDisk(self.capacity)
@@ -202,16 +204,16 @@ class SimDisk:
         if not units:
             return
         match one:
-            case _Write():
+            case _DataWrite():
                 _put(nodes[one.node].safe, one.offset, one.data[:units])
-            case _Cut():
+            case _Truncation():
                 del nodes[one.node].safe[one.size :]
-            case _Name():
+            case _NameChange():
                 self._safe_names.pop(one.path, None)
                 if one.node is not None:
                     self._safe_names[one.path] = nodes[one.node]
 
-    def _settle_sectors(self, write: _Write, nodes: dict[_Node, _Node], rng: Random) -> None:
+    def _settle_sectors(self, write: _DataWrite, nodes: dict[_Node, _Node], rng: Random) -> None:
         start = write.offset
         while start < write.offset + len(write.data):
             end = min((start // SECTOR_BYTES + 1) * SECTOR_BYTES, write.offset + len(write.data))
@@ -226,9 +228,9 @@ class SimDisk:
         return self
 
 
-def _put(data: bytearray, offset: int, piece: bytes) -> None:
+def _put(data: bytearray, offset: int, part: bytes) -> None:
     data.extend(bytes(max(0, offset - len(data))))
-    data[offset : offset + len(piece)] = piece
+    data[offset : offset + len(part)] = part
 
 
 class SimFile:
@@ -248,11 +250,11 @@ class SimFile:
     def sync(self) -> None:
         self._disk._sync(self._node)
 
-    def cut(self, size: int) -> None:
+    def truncate(self, size: int) -> None:
         self._disk._cut(self._node, size)
 
     def close(self) -> None:
-        """Nothing is lost by it, and nothing becomes safe."""
+        """Closing neither discards pending writes nor makes them durable."""
 
 
 class SimLock:

@@ -1,6 +1,7 @@
-"""A simulated process that runs membership: it finds the others by itself, enters views, leaves, hands on its state.
+"""A simulated process with membership: it discovers the group, installs views, leaves, and transfers its state.
 
-Datagrams go to an endpoint, and reach whatever process lives there when they arrive.
+Datagrams are addressed to an endpoint. Whichever process runs there when a datagram arrives receives it, so a restarted
+process receives datagrams that were meant for its predecessor.
 """
 
 from __future__ import annotations
@@ -17,33 +18,33 @@ from motet.protocol.ordering import RolledBack, StableAdvanced
 from motet.protocol.wire.codec import encode
 from motet.protocol.wire.frames import Busy
 from motet.sim.world.history import EnteredView, PersistedAt, RolledBackAt, StableAt
-from motet.sim.world.host import Host, Surroundings
+from motet.sim.world.host import Host, HostContext
 
 _MOST_STATE_BYTES = 3_000
-LOOKS_PER_SUSPICION = 4  # of the liveness process, as in runtime/liveness.py
+POLLS_PER_SUSPICION = 4  # how often the liveness process polls per suspicion time, as in runtime/liveness.py
 
 
 class GroupHost(Host):
     def __init__(
         self,
         member: Member,
-        surroundings: Surroundings,
+        context: HostContext,
         rng: Random,
         home: Callable[[Endpoint], Address],
         watch: Callable[[GroupHost], None] | None = None,
     ) -> None:
-        super().__init__(member, surroundings, rng)
+        super().__init__(member, context, rng)
         self.is_leaving = False
         self.has_left = False
         self._home_of = home
         self._watch = watch  # called after every step
-        self._delivered = 0  # messages, which make up the application's state
-        self._state = bytearray()  # what was received of one so far
+        self._delivered = 0  # how many messages were delivered, which is the application's state
+        self._state = bytearray()  # the chunks of an incoming state transfer received so far
         self._state_rng = Random(f"state {member.address}")
 
     @property
-    def memory(self) -> DurableState:
-        """What the next life of this process would know, if it has a journal."""
+    def durable_state(self) -> DurableState:
+        """What the next incarnation of this process would recover from a journal."""
         return self.member.durable_state
 
     def begin(self) -> None:
@@ -52,9 +53,9 @@ class GroupHost(Host):
         self.do(self.member.start)
 
     def be_busy(self, group: int, detector: DetectorConfig) -> None:
-        """Stands still like a paused process, and its liveness process says BUSY, as that of a real member does."""
+        """Pause the process while its liveness process keeps sending BUSY, as that of a real member does."""
         self.pause()
-        interval_ns = min(detector.heartbeat_ns, detector.suspect_ns // LOOKS_PER_SUSPICION)
+        interval_ns = min(detector.heartbeat_ns, detector.suspect_ns // POLLS_PER_SUSPICION)
         data = encode(group, self.address.incarnation, NOBODY, Busy(self.member.view.id))
         self._say_busy(data, 2 * interval_ns, interval_ns)
 
@@ -78,7 +79,7 @@ class GroupHost(Host):
 
     def _perform(self, effects: list[Effect]) -> None:
         super()._perform(effects)
-        if self.has_left and self.is_alive:  # whatever else was to do on the way out has been done
+        if self.has_left and self.is_alive:  # a leaver stops only after all effects of this step
             self.is_alive = False
             self._world.history.dead.add(self.address)
             self.note("is gone")

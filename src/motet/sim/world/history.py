@@ -1,6 +1,6 @@
-"""What happened, as an outsider saw it. Checkers read this and nothing else: they know no machine and no window.
+"""The record of a run as an outside observer sees it. Checkers read this record only, never the state of a member.
 
-Every payload is unique, so a delivered message names its own place in its sender's stream.
+Every payload is unique, so a delivered message identifies its index in its sender's stream.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from motet.protocol.wire.snapshot import Report, SnapshotId
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class MessageStream:
     """The messages of one sender on one channel, to one peer or (None) to the group."""
 
     channel: Channel
@@ -42,7 +42,7 @@ class DeliveredBatch:
 
 @dataclass(frozen=True, slots=True)
 class StableAt:
-    """The process was told that the log is stable up to here."""
+    """The process was notified that the log is stable up to `position`."""
 
     at: int
     member: Address
@@ -51,7 +51,7 @@ class StableAt:
 
 @dataclass(frozen=True, slots=True)
 class PersistedAt:
-    """The log of the process is on its disk up to here."""
+    """The log of the process is on its own disk up to `position`."""
 
     at: int
     member: Address
@@ -60,7 +60,7 @@ class PersistedAt:
 
 @dataclass(frozen=True, slots=True)
 class RolledBackAt:
-    """The process was told to forget what it delivered at these positions."""
+    """The process was notified that its deliveries at these positions are rolled back."""
 
     at: int
     member: Address
@@ -70,7 +70,9 @@ class RolledBackAt:
 
 @dataclass(frozen=True, slots=True)
 class ForgotSender:
-    """The receiver was told to drop its receive window; with no memory of it, it may see messages again."""
+    """The receiver dropped its receive window for the sender; if it does not remember the window, messages may
+    repeat.
+    """
 
     at: int
     receiver: Address
@@ -78,19 +80,19 @@ class ForgotSender:
 
 
 @dataclass(frozen=True, slots=True)
-class WokeUp:
-    """A process restarted with its memory: `member` goes on with the log of `before`, after `position`."""
+class RestartedWithState:
+    """A process restarted with its durable state: `member` continues the log of `before` after `position`."""
 
     at: int
     member: Address
     before: Address
     position: int = 0
-    last: View | None = None  # the last primary view that it knows of; a leaver may be the only one who was told
+    last: View | None = None  # the last primary view in its record; a leaver may be the only process that learned of it
 
 
 @dataclass(frozen=True, slots=True)
 class EnteredView:
-    """From here on, what `member` does happens in `view`; a merge names the views that it came from."""
+    """`member` installed `view`. The subviews are the views that a merge united."""
 
     at: int
     member: Address
@@ -107,17 +109,19 @@ class StartedSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class RecordedState:
-    """The application gave its state for a snapshot, here among its deliveries; until then it had sent so much."""
+    """The application recorded its state for a snapshot at this point of its deliveries; `sent` counts its sends so
+    far.
+    """
 
     at: int
     member: Address
     snapshot: SnapshotId
-    sent: Mapping[Stream, int]
+    sent: Mapping[MessageStream, int]
 
 
 @dataclass(frozen=True, slots=True)
 class EndedSnapshot:
-    """Its initiator has the result, or the reason why there is none."""
+    """The initiator of a snapshot received the result, or the reason for the failure (`reports` is None)."""
 
     at: int
     member: Address
@@ -126,23 +130,25 @@ class EndedSnapshot:
     reason: str = ""
 
 
-class Blame(Enum):
-    SUSPECTED = "suspected"  # of having crashed: it was silent
-    ACCUSED = "accused"  # of being late in a view change
-    UNANSWERED = "got no answer of"  # and led a merge
+class AccusationKind(Enum):
+    """Why one process treats another as failed. The values complete the sentence "a ... b"."""
+
+    SUSPECTED = "suspected"
+    FLUSH_TIMEOUT = "timed out in a flush on"
+    MERGE_UNANSWERED = "led a merge and got no answer from"
 
 
 @dataclass(frozen=True, slots=True)
-class Blamed:
+class Accusation:
     at: int
     by: Address
     whom: Address
-    what: Blame
+    what: AccusationKind
 
 
 @dataclass(frozen=True, slots=True)
 class BeganChange:
-    """A coordinator asked these, and itself among them, how they stand, in order to end the view."""
+    """A coordinator sent PREPARE to the participants, itself included, in order to end the view."""
 
     at: int
     member: Address
@@ -152,7 +158,7 @@ class BeganChange:
 
 @dataclass(frozen=True, slots=True)
 class BeganMerge:
-    """The leader asked the first of the coordinators whose views it wants to merge with its own."""
+    """A merge leader sent its first MERGE_REQUEST to the coordinator of another view."""
 
     at: int
     member: Address
@@ -160,7 +166,7 @@ class BeganMerge:
 
 @dataclass(slots=True)
 class Outage:
-    """A link that was cut, or a process that did not run."""
+    """A time in which a link was cut, or in which a process did not run."""
 
     begin: int
     end: int | None = None
@@ -176,8 +182,8 @@ Event = (
     | StartedSnapshot
     | RecordedState
     | EndedSnapshot
-    | WokeUp
-    | Blamed
+    | RestartedWithState
+    | Accusation
     | BeganChange
     | BeganMerge
 )
@@ -185,32 +191,35 @@ Event = (
 
 @dataclass(slots=True)
 class History:
-    accepted: dict[Stream, list[bytes]] = field(default_factory=dict)
-    failed: dict[Stream, list[tuple[int, int]]] = field(default_factory=dict)  # index ranges, both included
+    accepted: dict[MessageStream, list[bytes]] = field(default_factory=dict)
+    failed: dict[MessageStream, list[tuple[int, int]]] = field(default_factory=dict)  # index ranges, both included
     events: list[Event] = field(default_factory=list)
     counted_in: dict[tuple[Address, Address], int] = field(default_factory=dict)
     # (sender, receiver) -> index of the first message accepted after the sender counted the receiver in
     counted_out: set[tuple[Address, Address]] = field(default_factory=set)
     dead: set[Address] = field(default_factory=set)
-    lagging: set[Address] = field(default_factory=set)  # what is written of these is what they noticed, not when it was
-    leavers: set[Address] = field(default_factory=set)  # those who asked to leave, whether or not they are gone
-    lacking: set[tuple[Address, ViewId]] = field(default_factory=set)  # who entered a view without the state
-    supplied: dict[ViewId, set[bytes]] = field(default_factory=dict)  # states that went out at the beginning of a view
-    received: dict[tuple[Address, ViewId], bytes] = field(default_factory=dict)  # states that came in
-    appends: dict[Tag, tuple[bytes, ...]] = field(default_factory=dict)  # what each consists of
-    acknowledged: set[Tag] = field(default_factory=set)  # appends that were stable somewhere
-    repeated: set[tuple[Address, Tag]] = field(default_factory=set)  # who was told that the log had it already
-    outages: dict[tuple[str, str] | Address, list[Outage]] = field(default_factory=dict)  # of links, and processes
-    remembers: bool = True  # whether receivers remember the windows that they drop
+    # Their events carry the time at which the application handled them.
+    lagging: set[Address] = field(default_factory=set)
+    leavers: set[Address] = field(default_factory=set)  # processes that asked to leave, including those that have left
+    # Processes that installed a view without the state.
+    lacking: set[tuple[Address, ViewId]] = field(default_factory=set)
+    supplied: dict[ViewId, set[bytes]] = field(default_factory=dict)  # states provided for a transfer in a view
+    received: dict[tuple[Address, ViewId], bytes] = field(default_factory=dict)  # states received in a transfer
+    appends: dict[Tag, tuple[bytes, ...]] = field(default_factory=dict)  # the messages of each append
+    acknowledged: set[Tag] = field(default_factory=set)  # appends that were stable at some process
+    # Processes notified that the log already contains the append.
+    repeated: set[tuple[Address, Tag]] = field(default_factory=set)
+    outages: dict[tuple[str, str] | Address, list[Outage]] = field(default_factory=dict)  # by link, or by process
+    remembers: bool = True  # whether receivers remember windows that they dropped
 
-    def accept(self, stream: Stream, messages: Sequence[bytes]) -> None:
+    def accept(self, stream: MessageStream, messages: Sequence[bytes]) -> None:
         self.accepted.setdefault(stream, []).extend(messages)
 
-    def fail(self, stream: Stream, first: int, last: int) -> None:
+    def fail(self, stream: MessageStream, first: int, last: int) -> None:
         self.failed.setdefault(stream, []).append((first, last))
 
     def count_in(self, sender: Address, receiver: Address) -> None:
-        stream = Stream(Channel.MULTICAST, sender, None)
+        stream = MessageStream(Channel.MULTICAST, sender, None)
         self.counted_in.setdefault((sender, receiver), len(self.accepted.get(stream, ())))
         self.counted_out.discard((sender, receiver))
 
@@ -218,7 +227,7 @@ class History:
         self.counted_out.add((sender, receiver))
 
     def fingerprint(self) -> str:
-        """Equal for two runs exactly when the same things happened in the same order."""
+        """A digest of all events in order: equal for two runs if and only if their histories are equal."""
         digest = sha256()
         for event in self.events:
             digest.update(repr(event).encode())

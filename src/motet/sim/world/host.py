@@ -1,7 +1,7 @@
-"""One simulated process: a `Member`, its inbox, and the ways in which a process can fail.
+"""One simulated process: a `Member`, its socket buffer, and the ways in which a process can fail.
 
-Datagrams that arrive while the process is busy or paused wait in a bounded socket buffer and are handed over as one
-batch, as a real driver does. The member's clock runs with its own offset and drift.
+Datagrams that arrive while the process is busy or paused wait in a bounded socket buffer and are passed to the member
+as one batch, as the real driver does. The clock of each process has its own offset and drift.
 """
 
 from __future__ import annotations
@@ -19,48 +19,49 @@ from motet.protocol.core.units import MICROSECOND
 from motet.protocol.member import Datagram, Delivered, Member
 from motet.protocol.member.trace import Tracer
 from motet.protocol.wire.codec import kind_name
-from motet.sim.world.history import DeliveredBatch, ForgotSender, History, Stream
+from motet.sim.world.history import DeliveredBatch, ForgotSender, History, MessageStream
 from motet.sim.world.network import LOSSES, Network
 from motet.sim.world.scheduler import Scheduler
 from motet.sim.world.transcript import Transcript
 
 SOCKET_BUFFER_DATAGRAMS = 512
 CARRIES_DATA = ("UnicastData", "MulticastData", "OrderData", "StateChunk")  # all other frames are control frames
-CHECK_EVERY = 4  # steps: what is out of order mostly stays so, and a check costs as much as a step
+# Steps between two invariant checks: a broken invariant mostly stays broken, and a check costs as much as a step.
+CHECK_EVERY = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What all processes of one world share."""
+class HostContext:
+    """What all processes of one simulated world share."""
 
     scheduler: Scheduler
     network: Network
     history: History
     transcript: Transcript | None
     find: Callable[[Address], Host | None]  # the process that lives at an address, if it still does
-    trace: Emit | None = None  # takes trace events, if anybody wants them
+    trace: Emit | None = None  # receives trace events; None if no trace is written
 
 
 class Host:
-    def __init__(self, member: Member, surroundings: Surroundings, rng: Random) -> None:
+    def __init__(self, member: Member, context: HostContext, rng: Random) -> None:
         self.member = member
         self.is_alive = True
         self.is_paused = False
         self.is_expelled = False
-        self.most_held = 0  # frames held at the worst moment
+        self.most_buffered = 0  # the most frames buffered at any moment
         self._steps = 0
-        self._world = surroundings
+        self._world = context
         self._rng = rng
-        self._inbox: list[tuple[bytes, Endpoint | None]] = []  # with where each came from, where that is known
+        self._inbox: list[tuple[bytes, Endpoint | None]] = []  # each with its source, where that is known
         self._is_drain_planned = False
-        self._is_release_due = False
+        self._is_resume_due = False
         self._wake_at: int | None = None
         self._skew_ns = rng.randrange(0, 10**12)
-        self._drift = rng.uniform(-200e-6, 200e-6)  # a bad crystal
+        self._drift = rng.uniform(-200e-6, 200e-6)  # the clock of a poor crystal
         self._stream_base: dict[Address, int] = {}
-        self._tracer = Tracer(member, surroundings.trace) if surroundings.trace is not None else None
+        self._tracer = Tracer(member, context.trace) if context.trace is not None else None
         if self._tracer is not None:
-            self._tracer.started(surroundings.scheduler.now)
+            self._tracer.started(context.scheduler.now)
 
     @property
     def address(self) -> Address:
@@ -68,11 +69,11 @@ class Host:
 
     @property
     def clock(self) -> int:
-        """What this process believes the time to be."""
+        """The time by the clock of this process, in nanoseconds."""
         now = self._world.scheduler.now
         return self._skew_ns + now + int(now * self._drift)
 
-    # What the world does to it
+    # Faults, injected by the world
 
     def crash(self) -> None:
         self.is_alive = self.is_paused = False
@@ -83,7 +84,9 @@ class Host:
             self._tracer.failed("crashes", self._world.scheduler.now)
 
     def expel(self) -> None:
-        """The others no longer count it in; it has not heard of that and goes on, with no promise made to it."""
+        """The others install a view without it. It is not notified and keeps running, and no guarantee covers it any
+        more.
+        """
         self.is_expelled = True
         self._world.history.dead.add(self.address)
         self._suffer("is expelled")
@@ -98,9 +101,9 @@ class Host:
             self._suffer("goes on")
             self._plan_drain()
             self._wake()
-            if self._is_release_due:
-                self._is_release_due = False
-                self.release()
+            if self._is_resume_due:
+                self._is_resume_due = False
+                self.resume_deliveries()
 
     def arrive(self, data: bytes, source: Address | None = None) -> None:
         if not self.is_alive:
@@ -119,29 +122,29 @@ class Host:
         else:
             tracer.received(data, now, source)
 
-    # What the application does with it
+    # Actions of the application
 
     def do(self, action: Callable[[int], list[Effect]]) -> None:
-        """Run one input of the member and perform what it answers."""
+        """Run one input of the member and perform the effects that it returns."""
         if self.is_alive and not self.is_paused:
             self._perform(action(self.clock))
 
     def multicast(self, messages: list[bytes]) -> None:
-        self._offer(Stream(Channel.MULTICAST, self.address, None), messages)
+        self._offer(MessageStream(Channel.MULTICAST, self.address, None), messages)
 
     def multicast_ordered(self, messages: list[bytes]) -> None:
-        self._offer(Stream(Channel.TOTAL, self.address, None), messages)
+        self._offer(MessageStream(Channel.TOTAL, self.address, None), messages)
 
     def send(self, to: Address, messages: list[bytes]) -> None:
-        self._offer(Stream(Channel.UNICAST, self.address, to), messages)
+        self._offer(MessageStream(Channel.UNICAST, self.address, to), messages)
 
-    def hold(self) -> None:
+    def pause_deliveries(self) -> None:
         self._suffer("takes no deliveries")
         self.member.pause()
 
-    def release(self) -> None:
+    def resume_deliveries(self) -> None:
         if self.is_paused:
-            self._is_release_due = True  # a process that stands still takes nothing
+            self._is_resume_due = True  # a paused process cannot resume deliveries now
             return
         self._suffer("takes deliveries again")
         self.do(self.member.resume)
@@ -162,13 +165,13 @@ class Host:
         if self._tracer is not None:
             self._tracer.fault(text, self._world.scheduler.now)
 
-    def _offer(self, stream: Stream, messages: list[bytes]) -> None:
+    def _offer(self, stream: MessageStream, messages: list[bytes]) -> None:
         effects = self._accepted(stream, messages)
         if effects is not None:
             self._perform(effects)
 
-    def _accepted(self, stream: Stream, messages: list[bytes]) -> list[Effect] | None:
-        """Hand messages to the member. None: it refuses, so they were never accepted, and may be tried again later."""
+    def _accepted(self, stream: MessageStream, messages: list[bytes]) -> list[Effect] | None:
+        """Pass messages to the member. None means refused: they were never accepted, and may be sent again later."""
         if not self.is_alive or self.is_paused:
             return None
         accepted_before = len(self._world.history.accepted.get(stream, ()))
@@ -188,7 +191,7 @@ class Host:
         self.note(f"sends {len(messages)} to {stream.to or 'the group'}")
         return effects
 
-    # Effects, made real
+    # Effects
 
     def _perform(self, effects: list[Effect]) -> None:
         pending = deque(effects)
@@ -199,14 +202,14 @@ class Host:
             pending.extend(self._make_real(effect))
         if self._tracer is not None:
             self._tracer.record_counters(self._world.scheduler.now)
-        self.most_held = max(self.most_held, self.member.buffered_frames)
+        self.most_buffered = max(self.most_buffered, self.member.buffered_frames)
         self._steps += 1
         if self._steps % CHECK_EVERY == 0:
             self.member._check()
         self._plan_wake()
 
     def _make_real(self, effect: Effect) -> list[Effect]:
-        """One effect; the answer is what the member says to it, if it is asked something in return."""
+        """Perform one effect. Returns the further effects of an answer that the effect asks of the application."""
         match effect:
             case Datagram():
                 for to in effect.to:
@@ -220,7 +223,7 @@ class Host:
         return []
 
     def _home(self, to: Address | Endpoint) -> Address:
-        """Whom the network takes a datagram to. A process that knows its peers by name sends to nobody else."""
+        """The address at which the network delivers a datagram. Without membership, peers are known by address."""
         assert isinstance(to, Address)
         return to
 
@@ -251,7 +254,7 @@ class Host:
 
     def _record_failure(self, effect: SendFailed) -> None:
         base = self._stream_base.get(effect.to, 0) if effect.to is not None else 0
-        stream = Stream(effect.channel, self.address, effect.to)
+        stream = MessageStream(effect.channel, self.address, effect.to)
         self._world.history.fail(stream, base + effect.first - 1, base + effect.last - 1)
         self.note(f"gives up {effect.first} to {effect.last} to {effect.to or 'the group'}: {effect.error}")
 
@@ -273,7 +276,7 @@ class Host:
             self._wake_at = None
             return
         wait = max(0, deadline - self.clock)
-        when = self._world.scheduler.now + wait + wait // 1_000  # late enough even for a clock that drifts
+        when = self._world.scheduler.now + wait + wait // 1_000  # the margin of 0.1 % covers the drift of the clock
         if self._wake_at is None or when < self._wake_at:
             self._wake_at = when
             self._world.scheduler.at(when, self._wake_if_planned(when))

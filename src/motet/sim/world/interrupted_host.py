@@ -1,6 +1,7 @@
-"""A simulated process that can be struck in the middle of a step, and that writes down whom it blames.
+"""A simulated process that a fault can hit within one step, and that records its accusations.
 
-A crash between two datagrams of one step lets the first out and nothing after it: no datagram, no delivery, no view.
+A crash between two datagrams of one step sends the first one and performs nothing after it: no datagram, no delivery,
+no view.
 """
 
 from __future__ import annotations
@@ -15,29 +16,29 @@ from motet.protocol.membership import FlushTimedOut, MergeUnanswered, Suspected
 from motet.protocol.wire.codec import DecodedDatagram, Rejection, decode, kind_name
 from motet.protocol.wire.frames import MergeRequest, Prepare
 from motet.sim.world.group_host import GroupHost
-from motet.sim.world.history import BeganChange, BeganMerge, Blame, Blamed, Outage
-from motet.sim.world.host import Surroundings
+from motet.sim.world.history import Accusation, AccusationKind, BeganChange, BeganMerge, Outage
+from motet.sim.world.host import HostContext
 
-Overhear = Callable[[GroupHost, str], None]  # called with the kind of each frame before it is carried
+OnFrame = Callable[[GroupHost, str], None]  # called with the kind of each frame before the network takes it
 
 
 class InterruptedHost(GroupHost):
     def __init__(
         self,
         member: Member,
-        surroundings: Surroundings,
+        context: HostContext,
         rng: Random,
         home: Callable[[Endpoint], Address],
-        overhear: Overhear,
+        on_frame: OnFrame,
         group: int,
     ) -> None:
-        super().__init__(member, surroundings, rng, home)
-        self._overhear = overhear
+        super().__init__(member, context, rng, home)
+        self._on_frame = on_frame
         self._group = group
-        self._begun: set[tuple[object, ...]] = set()  # the changes and merges that were written down
+        self._begun: set[tuple[object, ...]] = set()  # the view changes and merges that are recorded in the history
         self._outage: Outage | None = None
 
-    # What the world does to it
+    # Faults, injected by the world
 
     def crash(self) -> None:
         self._stop()
@@ -57,29 +58,29 @@ class InterruptedHost(GroupHost):
             self._outage = Outage(self._world.scheduler.now)
             self._world.history.outages.setdefault(self.address, []).append(self._outage)
 
-    # What it does
+    # Effects
 
     def _make_real(self, effect: Effect) -> list[Effect]:
         if not self.is_alive:
             return []
         match effect:
             case Suspected():
-                self._blame(Blame.SUSPECTED, effect.peer)
+                self._accuse(AccusationKind.SUSPECTED, effect.peer)
             case FlushTimedOut():
-                self._blame(Blame.ACCUSED, effect.member)
+                self._accuse(AccusationKind.FLUSH_TIMEOUT, effect.member)
             case MergeUnanswered():
-                self._blame(Blame.UNANSWERED, *effect.coordinators)
+                self._accuse(AccusationKind.MERGE_UNANSWERED, *effect.coordinators)
         return super()._make_real(effect)
 
-    def _blame(self, what: Blame, *members: Address) -> None:
+    def _accuse(self, what: AccusationKind, *members: Address) -> None:
         now = self._world.scheduler.now
-        self._world.history.events += [Blamed(now, self.address, member, what) for member in members]
+        self._world.history.events += [Accusation(now, self.address, member, what) for member in members]
 
     def _transmit(self, to: Address, data: bytes) -> None:
         kind = kind_name(data)
         if kind in ("Prepare", "MergeRequest"):
             self._write_down(decode(self._group, data))
-        self._overhear(self, kind)
+        self._on_frame(self, kind)
         if self.is_alive:
             super()._transmit(to, data)
 

@@ -1,7 +1,7 @@
-"""The network model: loss, duplication, delay, reordering, bandwidth, and links that are cut, one way or both.
+"""The network model: loss, duplication, delay, reordering, bandwidth, and links that are cut in one direction or both.
 
-Control frames (all but those that carry data) may also arrive seconds late, once more or only then: a copy that a
-router kept for a while crosses several view changes, and reaches whoever lives at its destination by then.
+Control frames (all frames that carry no data) may also arrive seconds late, as a second copy or as the only one. Such a
+frame outlives several view changes and reaches whichever process runs at its destination when it arrives.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from motet.protocol.core.units import MICROSECOND, MILLISECOND, SECOND, format_n
 
 JITTERS = ("none", "uniform", "exponential", "heavy")
 LATE_LEAST_NS = 500 * MILLISECOND  # a late copy of a control frame comes at least so much later
-LOSSES = ("cut", "lost", "queue full")  # what `send` answers when a datagram does not arrive
-Link = tuple[str, str]  # (from, to), by name: a cable does not know about incarnations
+LOSSES = ("cut", "lost", "queue full")  # results of `send` for a datagram that does not arrive
+Link = tuple[str, str]  # (from, to) by name, so that a cut also applies to later incarnations
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,21 +27,23 @@ class NetworkProfile:
 
     loss: float = 0.0
     duplication: float = 0.0
+    packet_bytes: int = 0  # larger datagrams are as many packets, each lost by itself; 0: one packet each
     delay_ns: int = 100 * MICROSECOND
     jitter: str = "none"  # one of JITTERS: how `jitter_ns` is spread
     jitter_ns: int = 0
     reordering: float = 0.0  # this share is delayed by up to `reorder_ns` more
     reorder_ns: int = 0
-    stragglers: float = 0.0  # this share arrives only when nobody expects it any more, up to `straggler_ns` late
+    # This share is delayed by `straggler_least_ns` to `straggler_ns`, longer than any timeout expects.
+    stragglers: float = 0.0
     straggler_ns: int = 0
-    straggler_least_ns: int = 0  # and at least so late; equal to `straggler_ns`, all are late by the same time
-    straggler_bytes: int = 1 << 16  # only datagrams up to this size straggle: a small value means mostly acks
+    straggler_least_ns: int = 0  # equal to `straggler_ns`, all stragglers have the same delay
+    straggler_bytes: int = 1 << 16  # only datagrams of at most this size straggle: a small value selects acks
     bytes_per_second: int = 0  # 0: no limit
-    queue_bytes: int = 1 << 20  # what waits for bandwidth beyond this is dropped
+    queue_bytes: int = 1 << 20  # datagrams beyond this backlog are dropped
     late_copies: float = 0.0  # this share of control frames arrives a second time, LATE_LEAST_NS to `late_ns` later
-    late_only: float = 0.0  # and this share arrives only then
+    late_only: float = 0.0  # this share of control frames arrives only that late
     late_ns: int = 0
-    late_kinds: tuple[str, ...] = ()  # only control frames of these kinds; empty: of all
+    late_kinds: tuple[str, ...] = ()  # the kinds of control frames that may be late; empty: all kinds
 
     def __post_init__(self) -> None:
         if self.jitter not in JITTERS:
@@ -93,7 +95,7 @@ HEALTHY = NetworkProfile()
 
 
 class Calendar(Protocol):
-    """Where deliveries are entered: a `Scheduler`, or an event loop in virtual time."""
+    """Schedules deliveries: a `Scheduler`, or an event loop in virtual time."""
 
     @property
     def now(self) -> int: ...
@@ -107,7 +109,7 @@ class Network:
         self.sent = 0  # datagrams handed to the network so far
         self._scheduler = scheduler
         self._rng = rng
-        self._cuts: dict[Link, int] = {}  # how many cuts lie on a link: two overlapping ones need two repairs
+        self._cuts: dict[Link, int] = {}  # number of active cuts per link: two overlapping cuts need two repairs
         self._busy_until: dict[Link, int] = {}
 
     def cut(self, links: list[Link]) -> None:
@@ -119,12 +121,12 @@ class Network:
             self._cuts[link] = max(0, self._cuts.get(link, 0) - 1)
 
     def heal(self) -> None:
-        """From now on everything arrives, soon and once."""
+        """From now on every datagram arrives soon and exactly once."""
         self._cuts.clear()
         self.profile = HEALTHY
 
     def send(self, source: Address, to: Address, size: int, arrive: Callable[[], None], *, control: str = "") -> str:
-        """Carry one datagram; the answer says what became of it, for the transcript.
+        """Send one datagram. Returns what happened to it, for the transcript.
 
         `control` is the kind of control frame that it carries; empty if it carries data.
         """
@@ -132,7 +134,8 @@ class Network:
         link = (source.name, to.name)
         if self._cuts.get(link):
             return "cut"
-        if self._rng.random() < self.profile.loss:
+        packets = -(-size // self.profile.packet_bytes) if self.profile.packet_bytes and size else 1
+        if any(self._rng.random() < self.profile.loss for _ in range(packets)):
             return "lost"
         departure = self._departure(link, size)
         if departure is None:
@@ -146,7 +149,7 @@ class Network:
         return late or ("" if copies == 1 else "twice")
 
     def _late(self, departure: int, arrive: Callable[[], None], kind: str) -> str:
-        """Plan a late arrival of a control frame, if it has one; the answer is empty if not."""
+        """Schedule a late arrival of a control frame, if one is drawn. Returns an empty string if not."""
         profile = self.profile
         if not profile.late_ns or (profile.late_kinds and kind not in profile.late_kinds):
             return ""

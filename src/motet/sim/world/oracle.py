@@ -1,8 +1,8 @@
-"""Views from above: stands in for membership in worlds that test the channels alone.
+"""An oracle that replaces membership in worlds that test only the channels.
 
-It installs each view one member after the other, each at its own moment, and tells a joiner where every stream stands
-only after every sender has counted the joiner in, so that nothing can be purged before the joiner has it. It knows
-who crashed because it is an oracle; it flushes nothing.
+It installs each view at one member after the other, at different moments. A joiner receives the digest of all streams
+only after every sender has installed a view with the joiner, so that no frame is purged before the joiner has it. The
+oracle knows who crashed without detecting it, and it does not flush.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Oracle:
         self._is_asked_again = False
 
     def start(self) -> None:
-        """The first view, everywhere at once."""
+        """Install the first view at all members at the same moment."""
         hosts = self._hosts()
         self._members = [host.address for host in hosts]
         for host in hosts:
@@ -40,7 +40,7 @@ class Oracle:
         return not self._is_busy and sorted(self._members) == sorted(host.address for host in self._hosts())
 
     def change(self) -> None:
-        """Somebody died or arrived: bring the views in step with who is alive, one change at a time."""
+        """A process crashed or started: install a view of the processes that are alive. One change runs at a time."""
         if self._is_busy:
             self._is_asked_again = True
             return
@@ -60,11 +60,12 @@ class Oracle:
     def _visit(self, veterans: list[Host], joiners: list[Host], digest: dict[Address, int]) -> None:
         host = veterans[0]
         if host.is_paused:
-            self._next_veteran(veterans, joiners, digest)  # try again a little later
+            self._next_veteran(veterans, joiners, digest)  # retried after a short delay
             return
         if host.is_alive:
             digest[host.address] = host.member.multicast.sender.window.high
-            # Those who were in the view know the streams at first hand; nothing was flushed that would let them skip.
+            # Veterans already follow these streams, and nothing was flushed that would let them skip messages. So their
+            # digest has no entries for the streams of other veterans.
             ours = {host.address: digest[host.address]}
             self._install(host, ours | {joiner.address: 0 for joiner in joiners})
         self._next_veteran(veterans[1:], joiners, digest)
@@ -83,7 +84,7 @@ class Oracle:
             self.change()
 
     def _install(self, host: Host, digest: dict[Address, int]) -> None:
-        """The view at one member. Its own stream counts from here on for everybody whom it now counts in."""
+        """Install the view at one member. From here on its stream is owed to every member that the view adds."""
         view = [m for m in self._members if m in digest or m in host.member.members]
         gone = [m for m in host.member.members if m not in view]
         for address in gone:

@@ -1,7 +1,7 @@
-"""A simulated process with a log: its disk lags behind what it delivers, and its application sends appends again.
+"""A simulated process with a log: its disk lags behind its deliveries, and its application retries appends.
 
-Where the members wait for their disks, a process that restarts with its memory knows only what had reached its disk.
-Writes reach it in their order, each after a short delay; a crash loses what is under way, and a pause stops it.
+Where members wait for their disks, a process that restarts recovers only what had reached its disk. Writes reach the
+disk in order, each after a short delay. A crash loses the writes in flight, and a pause delays them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from motet.protocol.member import Delivered, DurableState, Member
 from motet.protocol.ordering import AppendRepeated, RolledBack, StableAdvanced
 from motet.protocol.wire.ordered import Tag
 from motet.sim.world.group_host import GroupHost
-from motet.sim.world.history import PersistedAt, Stream
-from motet.sim.world.host import Surroundings
+from motet.sim.world.history import MessageStream, PersistedAt
+from motet.sim.world.host import HostContext
 
 MOST_LAG_NS = 30 * MILLISECOND
 
@@ -29,24 +29,25 @@ class OrderedHost(GroupHost):
     def __init__(
         self,
         member: Member,
-        surroundings: Surroundings,
+        context: HostContext,
         rng: Random,
         home: Callable[[Endpoint], Address],
         watch: Callable[[GroupHost], None] | None,
         *,
         waits_for_disk: bool,
     ) -> None:
-        super().__init__(member, surroundings, rng, home, watch)
+        super().__init__(member, context, rng, home, watch)
         self._waits_for_disk = waits_for_disk
         self._on_disk = self._written = member.durable_state
         self._written_by = 0  # when the last write reaches the disk
         self._writes: deque[DurableState] = deque()
         self._disk_rng = Random(f"disk {member.address}")
-        self._appended: list[tuple[int, Tag]] = []  # delivered, and not known to be stable: the last position of each
+        # Delivered appends that are not known to be stable, each with its last position.
+        self._appended: list[tuple[int, Tag]] = []
 
     @property
-    def memory(self) -> DurableState:
-        """What the next life of this process would know."""
+    def durable_state(self) -> DurableState:
+        """What the next incarnation of this process would recover."""
         now = self.member.durable_state
         if not self._waits_for_disk:
             return now
@@ -60,7 +61,7 @@ class OrderedHost(GroupHost):
         except BacklogFullError:
             return
         history = self._world.history
-        history.accept(Stream(Channel.TOTAL, self.address, None), messages)
+        history.accept(MessageStream(Channel.TOTAL, self.address, None), messages)
         history.appends[tag] = tuple(messages)
         self.note(f"appends {tag.sequence} of producer {tag.producer}")
         self._perform(effects)
@@ -75,7 +76,7 @@ class OrderedHost(GroupHost):
             case Delivered() if effect.tag is not None and effect.position is not None:
                 self._appended.append((effect.position + len(effect.messages) - 1, Tag(*effect.tag)))
             case RolledBack():
-                self._writes.clear()  # what was being written of that tail does not count
+                self._writes.clear()  # writes in flight belong to the tail that is rolled back
                 self._appended = [(last, tag) for last, tag in self._appended if last < effect.first]
             case StableAdvanced():
                 history.acknowledged.update(tag for last, tag in self._appended if last <= effect.position)
@@ -86,11 +87,11 @@ class OrderedHost(GroupHost):
 
     def _perform(self, effects: list[Effect]) -> None:
         super()._perform(effects)
-        memory = self.member.durable_state
-        if self._waits_for_disk and (memory.epoch, memory.position) != (self._written.epoch, self._written.position):
-            self._written = memory
+        state = self.member.durable_state
+        if self._waits_for_disk and (state.epoch, state.position) != (self._written.epoch, self._written.position):
+            self._written = state
             self._written_by = max(self._written_by, self._world.scheduler.now + self._disk_rng.randrange(MOST_LAG_NS))
-            self._writes.append(memory)
+            self._writes.append(state)
             self._world.scheduler.at(self._written_by, self._reach_the_disk)
 
     def _reach_the_disk(self) -> None:

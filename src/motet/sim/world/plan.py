@@ -1,4 +1,4 @@
-"""The world of one seed, drawn before anything runs, so that it can be printed and read."""
+"""The plan of one seed of the scenario `channels`. It is drawn before the run, so that it can be printed and read."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from motet.sim.world.network import NetworkProfile, draw_profile
 FORGETS = 2  # how often one fault of the kind FORGET drops the window
 
 
-class FaultKind(Enum):
+class PlannedFaultKind(Enum):
     CRASH = "crash"  # the process dies; the others get a view without it
     RESTART = "restart"  # the process dies and comes back as a new incarnation
-    EXPEL = "expel"  # the others get a view without it while it still runs, and speaks, for a while
+    EXPEL = "expel"  # the others install a view without it while it keeps running and sending for a while
     PAUSE = "pause"
     CUT = "cut"  # one direction between two processes
     ISOLATE = "isolate"  # both directions between one process and all others
-    SLOW = "slow"  # the application takes no deliveries for a while
+    SLOW = "slow"  # the application pauses deliveries for a while
     CLOSE = "close"  # one process closes its connections with another, which notices nothing
     FORGET = "forget"  # one process drops its receive window for another (asymmetric split), again and again
     SYNC = "sync"  # an operator asks for a SYNC
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class PlannedFault:
     at: int
-    kind: FaultKind
+    kind: PlannedFaultKind
     who: int  # index of the process
     other: int
     lasts_ns: int
@@ -53,13 +53,13 @@ class Burst:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ChannelsPlan:
     seed: int
     names: tuple[str, ...]
     configs: tuple[MemberConfig, ...]
     network: NetworkProfile
     duration_ns: int
-    faults: tuple[Fault, ...]
+    faults: tuple[PlannedFault, ...]
     bursts: tuple[Burst, ...]
     remembers: bool
 
@@ -76,7 +76,7 @@ class Plan:
         ]
 
 
-def draw_plan(seed: int) -> Plan:
+def draw_plan(seed: int) -> ChannelsPlan:
     rng = Random(f"plan {seed}")
     names = tuple("abcdef"[: rng.choice([2, 2, 3, 3, 4, 5, 6])])
     duration_ns = rng.randrange(1 * SECOND, 5 * SECOND)
@@ -89,7 +89,7 @@ def draw_plan(seed: int) -> Plan:
     faults = tuple(sorted(_draw_faults(rng, len(names), duration_ns, remembers), key=lambda fault: fault.at))
     drawn = _draw_bursts(rng, len(names), duration_ns, base) + _bursts_for_forgetful(rng, faults)
     bursts = tuple(sorted(drawn, key=lambda burst: burst.at))
-    return Plan(seed, names, configs, network, duration_ns, faults, bursts, remembers)
+    return ChannelsPlan(seed, names, configs, network, duration_ns, faults, bursts, remembers)
 
 
 def _draw_config(rng: Random) -> MemberConfig:
@@ -126,7 +126,7 @@ def _draw_config(rng: Random) -> MemberConfig:
 
 
 def _made_for_late_acks(rng: Random, network: NetworkProfile) -> NetworkProfile:
-    """Data comes soon, acks come whenever: what a late ack says is then old news about another connection."""
+    """Data arrives soon and acks arrive late, so that a late ack refers to a connection that no longer exists."""
     late_ns = rng.choice([20, 60, 200]) * MILLISECOND
     return replace(
         network,
@@ -140,7 +140,9 @@ def _made_for_late_acks(rng: Random, network: NetworkProfile) -> NetworkProfile:
 
 
 def _made_for_resync(rng: Random, base: MemberConfig) -> MemberConfig:
-    """Many frames in flight and slow repair: a late ack then names much that the resynced window still lacks."""
+    """Many frames in flight and slow repair: a late ack then covers frames that the resynchronised window still
+    lacks.
+    """
     unicast = replace(base.unicast, capacity=rng.choice([16, 64]), repair_burst=1, request_limit=1)
     return replace(base, frame_bytes=256, unicast=unicast)
 
@@ -157,15 +159,15 @@ def _vary(rng: Random, base: MemberConfig) -> MemberConfig:
     )
 
 
-def _draw_faults(rng: Random, members: int, duration_ns: int, remembers: bool) -> list[Fault]:
-    # A world in which dropped windows are not remembered is there for the resync, so it drops many.
-    kinds = list(FaultKind) + [FaultKind.FORGET] * (0 if remembers else 16)
+def _draw_faults(rng: Random, members: int, duration_ns: int, remembers: bool) -> list[PlannedFault]:
+    # A world that does not remember dropped windows tests the resynchronisation, so it drops many of them.
+    kinds = list(PlannedFaultKind) + [PlannedFaultKind.FORGET] * (0 if remembers else 16)
     faults = []
     for _ in range(rng.choice([0, 1, 2, 4, 8] if remembers else [4, 8])):
         who = rng.randrange(members)
         kind = rng.choice(kinds)
         faults.append(
-            Fault(
+            PlannedFault(
                 at=rng.randrange(duration_ns),
                 kind=kind,
                 who=who,
@@ -176,11 +178,11 @@ def _draw_faults(rng: Random, members: int, duration_ns: int, remembers: bool) -
     return faults
 
 
-def _bursts_for_forgetful(rng: Random, faults: tuple[Fault, ...]) -> list[Burst]:
-    """A dropped window only matters while somebody sends into it: just before each drop, and once after the last."""
+def _bursts_for_forgetful(rng: Random, faults: tuple[PlannedFault, ...]) -> list[Burst]:
+    """Send just before each drop of a window and once after the last: a drop matters only while messages arrive."""
     bursts = []
     for fault in faults:
-        if fault.kind is FaultKind.FORGET:
+        if fault.kind is PlannedFaultKind.FORGET:
             for repeat in range(FORGETS + 1):
                 before_ns = rng.randrange(30 * MILLISECOND)
                 at = max(0, fault.at + repeat * fault.lasts_ns // FORGETS - before_ns)
@@ -189,7 +191,7 @@ def _bursts_for_forgetful(rng: Random, faults: tuple[Fault, ...]) -> list[Burst]
 
 
 def _draw_bursts(rng: Random, members: int, duration_ns: int, config: MemberConfig) -> list[Burst]:
-    """Bursts of small messages, now and then a message that needs fragments; about half of the sends are multicasts."""
+    """Bursts of small messages, occasionally a message that needs fragments; about half of the sends are multicasts."""
     bursts = []
     for _ in range(rng.choice([5, 20, 60])):
         who = rng.randrange(members)

@@ -1,4 +1,4 @@
-"""Virtual time: a heap of things to do. Nothing in a simulation knows another clock."""
+"""Virtual time: a heap of scheduled actions. A simulation reads no other clock."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Scheduler:
     def __init__(self) -> None:
         self.now = 0
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
-        self._order = count()  # two things at the same instant happen in the order in which they were planned
+        self._order = count()  # breaks ties: actions at the same instant run in the order in which they were scheduled
 
     def at(self, when: int, action: Callable[[], None]) -> None:
         heapq.heappush(self._heap, (max(when, self.now), next(self._order), action))

@@ -1,8 +1,8 @@
-"""A simulated process whose application's state is the log itself: anybody can see whether one extends another.
+"""A simulated process whose application state is the log itself, so that one state visibly extends another or not.
 
-A state is its origin (the process with whose initial state it began) and every ordered message since. The application
-checks what it is given: a message that does not follow its state, or a state that does not extend the one that it has,
-is written down as a violation at once. Its provider may take its time, or refuse.
+A state consists of its origin (the process whose initial state it began with) and every ordered message since. The
+application reports a violation at once if it receives a message that does not follow its state, or a state that does
+not extend its own. Its state provider may answer late, or refuse.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from motet.protocol.membership import ProvideState, StateFailed, StateLost, Stat
 from motet.protocol.ordering import RolledBack
 from motet.sim.checkers.channels import Violation
 from motet.sim.world.group_host import GroupHost
-from motet.sim.world.host import Surroundings
+from motet.sim.world.host import HostContext
 
 _LATE_NS = (0, 0, 0, 20 * MILLISECOND, 300 * MILLISECOND, 1_500 * MILLISECOND, 4_000 * MILLISECOND)
 _REFUSES = 0.1
@@ -30,21 +30,21 @@ class StateHost(GroupHost):
     def __init__(
         self,
         member: Member,
-        surroundings: Surroundings,
+        context: HostContext,
         rng: Random,
         home: Callable[[Endpoint], Address],
         watch: Callable[[GroupHost], None],
-        blame: Callable[[Violation], None],
+        report_violation: Callable[[Violation], None],
         give_up: Callable[[StateHost], None],
     ) -> None:
-        super().__init__(member, surroundings, rng, home, watch)
+        super().__init__(member, context, rng, home, watch)
         self.origin = str(member.address).encode()
         self.applied: list[bytes] = []
-        self.is_groups = False  # its state was that of a primary view, and not only of those who look for one
-        self.is_prompt = False  # gives its state at once, and never refuses
-        self.may_shrink = False  # the group was told to begin anew: what was before is given up
-        self.lost_in: set[ViewId] = set()  # views of which it was told that nobody has the state
-        self._blame = blame
+        self.is_groups = False  # its state belongs to a primary view
+        self.is_prompt = False  # provides its state at once, and never refuses
+        self.may_shrink = False  # the group was reset: an earlier state may be discarded
+        self.lost_in: set[ViewId] = set()  # views in which it was notified that no member has the state
+        self._report_violation = report_violation
         self._give_up = give_up
 
     @property
@@ -74,13 +74,13 @@ class StateHost(GroupHost):
         first = effect.position or 0
         if effect.messages and first != len(self.applied) + 1 and not self.may_shrink:
             have = f"it has {len(self.applied)} of {self.origin.decode()}"
-            self._violate(f"{self.address} goes on at {first} without the state: {have}")
+            self._violate(f"{self.address} continues at {first} without the state: {have}")
         self.applied += effect.messages
 
     def _violate(self, what: str) -> None:
-        self._blame(Violation("state", what))
+        self._report_violation(Violation("state", what))
 
-    # Giving and taking
+    # State transfer
 
     def _provide(self, view: ViewId) -> None:
         state = _END.join([self.origin, b"%d" % self.is_groups, *self.applied])

@@ -1,11 +1,11 @@
 """The accounting workload: every process owns tokens and moves them to others, by each kind of channel.
 
 A message says how many tokens it carries and for whom. Its sender takes them out of its own account when the message is
-accepted, and the one it is for, and nobody else, puts them into its own when it is delivered. So at any moment the
-tokens are in accounts or under way, and a snapshot must find each of them once.
+accepted, and the one it is for, and no other process, puts them into its own when it is delivered. So at any moment
+every token is in an account or in flight, and a snapshot must find each token once.
 
-The application answers at once what it gets: some tokens go on to somebody else. Some applications lag behind their
-member, as one does that runs on a thread of its own: what the member tells them waits in a queue.
+The application reacts to deliveries at once and sends some of the tokens on. Some applications lag behind their member,
+as an application on a thread of its own does: the effects of the member wait in a queue.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from motet.protocol.core.units import MILLISECOND
 from motet.protocol.member import Datagram, Delivered, Member
 from motet.protocol.snapshot import RecordState, SnapshotFailed, SnapshotTaken
 from motet.sim.world.group_host import GroupHost
-from motet.sim.world.history import EndedSnapshot, RecordedState, StartedSnapshot, Stream
-from motet.sim.world.host import Surroundings
+from motet.sim.world.history import EndedSnapshot, MessageStream, RecordedState, StartedSnapshot
+from motet.sim.world.host import HostContext
 from motet.sim.world.order_host import OrderedHost
 
 ENDOWMENT = 1_000  # what every process owns when it starts
@@ -36,14 +36,14 @@ class Transfer(NamedTuple):
     number: int  # unique in the world
     amount: int
     to: int  # incarnation
-    hops: int  # so often it may be sent on
+    hops: int  # how often the tokens may be sent on
 
     def encode(self, size: int) -> bytes:
         return f"{self.number} {self.amount} {self.to} {self.hops} ".encode().ljust(size, b".")
 
 
 def transfer_in(payload: bytes) -> Transfer | None:
-    """What a payload moves; None for one that moves nothing."""
+    """The transfer that a payload carries; None if it carries none."""
     parts = payload.split(b" ")
     return Transfer(*map(int, parts[:4])) if len(parts) == 5 and all(part.isdigit() for part in parts[:4]) else None
 
@@ -52,22 +52,22 @@ class TokenHost(OrderedHost):
     def __init__(
         self,
         member: Member,
-        surroundings: Surroundings,
+        context: HostContext,
         rng: Random,
         home: Callable[[Endpoint], Address],
         watch: Callable[[GroupHost], None] | None,
         next_number: Callable[[], int],
     ) -> None:
-        super().__init__(member, surroundings, rng, home, watch, waits_for_disk=False)
+        super().__init__(member, context, rng, home, watch, waits_for_disk=False)
         self.balance = ENDOWMENT
         self._choices = Random(f"tokens {member.address}")
         self._next_number = next_number
         self._lag_ns = self._choices.choice([0, 0, self._choices.randrange(1, MOST_LAG_NS)])
-        self._queue: deque[Effect] = deque()  # what the application has not looked at yet
+        self._queue: deque[Effect] = deque()  # effects that the application has not handled yet
         if self._lag_ns:
-            surroundings.history.lagging.add(member.address)
+            context.history.lagging.add(member.address)
 
-    # What the application does
+    # Actions of the application
 
     def move(self, channel: Channel, to: Address, sizes: tuple[int, ...], hops: int = MOST_HOPS) -> None:
         self._perform(self._move(channel, to, sizes, hops))
@@ -79,7 +79,7 @@ class TokenHost(OrderedHost):
             amount = min(left, self._choices.randrange(1, MOST_MOVED))
             transfers.append(Transfer(self._next_number(), amount, to.incarnation, hops))
             left -= amount
-        stream = Stream(channel, self.address, to if channel is Channel.UNICAST else None)
+        stream = MessageStream(channel, self.address, to if channel is Channel.UNICAST else None)
         messages = [transfer.encode(size) for transfer, size in zip(transfers, sizes, strict=True)]
         try:
             effects = self._accepted(stream, messages)
@@ -100,7 +100,7 @@ class TokenHost(OrderedHost):
         self.note(f"starts snapshot {snapshot}")
         self._perform(effects)
 
-    # What it is told
+    # Effects
 
     def _perform(self, effects: list[Effect]) -> None:
         if not self._lag_ns:
@@ -113,12 +113,14 @@ class TokenHost(OrderedHost):
         super()._perform([effect for effect in effects if isinstance(effect, Datagram | SendFailed)])
 
     def _catch_up(self) -> None:
-        """Everything that waits, in order; what the member answers is for later, unless it is for the network."""
+        """Handle every waiting effect in order. New effects of the member wait in turn, unless they go to the
+        network.
+        """
         if self.is_paused:
             self._world.scheduler.after(MILLISECOND, self._catch_up)
             return
-        told, self._queue = self._queue, deque()
-        for effect in told:
+        waiting, self._queue = self._queue, deque()
+        for effect in waiting:
             if self.is_alive:
                 self._perform(self._make_real(effect))
         super()._perform([])

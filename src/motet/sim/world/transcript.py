@@ -1,4 +1,4 @@
-"""The readable record of a run: one line per thing that happened, with its virtual time. Off unless asked for."""
+"""The readable record of a run: one line per event with its virtual time. Off unless asked for."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Transcript:
 
 
 def describe(frame: Frame) -> str:
-    """A frame in words: its fields, with a body shown as what it carries."""
+    """A frame as text: its fields, and instead of the bytes of a body a description of its content."""
     fields = {name: getattr(frame, name) for name in frame.__dataclass_fields__}  # type: ignore[attr-defined]
     if isinstance(frame, UnicastData | MulticastData | OrderData):
         fields["body"] = _describe_body(frame.body)
