@@ -215,14 +215,14 @@ def a_joiner_enters_the_ack_table_at_0(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_past_is_forgotten(patch: pytest.MonkeyPatch) -> None:
-    """A process that restarts with its memory does not count for what it was."""
+    """A process that restarts with its durable state does not count for what it was."""
     patch.setattr(participant, "named_chain", lambda past, record: ())
 
 
 def a_past_without_its_record(patch: pytest.MonkeyPatch) -> None:
     """A process that restarts counts for what it was, and has forgotten what that knew."""
-    original = vars(Member)["memory"].fget
-    patch.setattr(Member, "memory", property(lambda self: replace(original(self), record=PrimaryRecord())))
+    original = vars(Member)["durable_state"].fget
+    patch.setattr(Member, "durable_state", property(lambda self: replace(original(self), record=PrimaryRecord())))
 
 
 # The rest of that list: bugs that show only if a view change is interrupted at a particular frame.

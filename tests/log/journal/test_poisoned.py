@@ -35,5 +35,5 @@ def test_a_poisoned_record_is_refused_with_what_to_do(tmp_path: Path, monkeypatc
 
 
 def test_such_a_number_is_never_written() -> None:
-    with pytest.raises(MisuseError, match="nobody would accept it"):
+    with pytest.raises(MisuseError, match="no member would accept it"):
         OWNER.write(owner_with(MOST_COUNT + 1))
