@@ -204,7 +204,7 @@ def _messages_of(shape: MessageShape, config: MemberConfig) -> list[bytes]:
 
 
 def _checked(run: Callable[[Handler], None], messages: Sequence[bytes]) -> list[tuple[bytes, ...]]:
-    """What one run delivers, which must be what went in: a fast path that loses messages would be no news."""
+    """What one run delivers, which must be what went in: a fast path that loses messages would be no measurement."""
     out: list[tuple[bytes, ...]] = []
     run(out.append)
     if [message for frame in out for message in frame] != messages:

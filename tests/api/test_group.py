@@ -207,7 +207,7 @@ def test_a_slow_consumer_makes_senders_wait_and_nobody_is_expelled() -> None:
 
             sender = asyncio.create_task(send())
             eater = asyncio.create_task(take(a, 24_000))
-            while not b._queue.is_held:  # b takes nothing: its queue fills, then the windows, then the sender waits
+            while not b._queue.is_paused:  # b takes nothing: its queue fills, then the windows, then the sender waits
                 await asyncio.sleep(0.01)
             await asyncio.sleep(0.5)
             assert not sender.done()
@@ -405,12 +405,12 @@ def test_in_the_applications_own_loop_it_does_the_same() -> None:
 
 
 @pytest.mark.parametrize("thread", [True, False])
-def test_the_brake_is_let_go_of_however_soon_the_consumer_is_back(thread: bool) -> None:
-    """The brake was posted, and its release done at once: on the application's loop the brake came last, and stayed."""
+def test_deliveries_resume_however_soon_the_consumer_is_back(thread: bool) -> None:
+    """On the application's loop resume took effect at once, and pause was posted: so pause came last, and stayed."""
 
     async def test() -> None:
         async with cluster("a", thread=thread, config=motet.Config.local(queue_bytes="4KiB")) as (a,):
-            for weight in (5_000, 0):  # the first pulls the brake
+            for weight in (5_000, 0):  # the first applies back-pressure
                 a._queue.put(motet.Batch(a.address, (b"old",), None, "fifo"), weight)
             assert [m.payload for m in await take(a, 2)] == [b"old"] * 2
             await a.multicast(b"new", order="fifo")

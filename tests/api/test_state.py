@@ -119,8 +119,8 @@ def test_a_member_that_never_had_the_state_wipes_nobody_and_the_loss_is_told() -
         assert world.apps["d"].provided == []
         assert world.apps["a"].state == b"FULL"
         assert all(a_state == b"FULL" for a_state in world.apps["a"].received)
-        is_whole = d.view.is_primary and world.apps["d"].state == b"FULL"
-        assert is_whole or world.apps["d"].saw(motet.StateLost)
+        is_complete = d.view.is_primary and world.apps["d"].state == b"FULL"
+        assert is_complete or world.apps["d"].saw(motet.StateLost)
         await world.end()
 
     for seed in (1, 2):

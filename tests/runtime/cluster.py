@@ -1,4 +1,4 @@
-"""Real members over loopback, in one process: what the tests of this room share."""
+"""Real members over loopback, in one process: what the tests of this package share."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def run(test: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 @asynccontextmanager
 async def cluster(*names: str, group: str = "test", **options: Any) -> AsyncIterator[list[Group]]:
-    """Members of one group; the first founds it."""
+    """Members of one group; the first one bootstraps it."""
     groups: list[Group] = []
     try:
         for name in names:

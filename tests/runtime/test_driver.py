@@ -1,4 +1,4 @@
-"""The driver by itself: when a lane has space again, who waits for a SYNC, and what is logged."""
+"""The driver by itself: when a send queue has space again, who waits for a SYNC, and what is logged."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Sending:
     """Batches of these sizes, numbered from 1, are with the member."""
 
     def __init__(self, key: SendQueueKey, *sizes: int) -> None:
-        parts = (SimpleNamespace(address=A), SimpleNamespace(group=None), lambda news: None)
+        parts = (SimpleNamespace(address=A), SimpleNamespace(group=None), lambda effects: None)
         self.driver = Driver(*cast(Any, parts), faults=cast(Any, None))
         self.key = key
         send_queue = self.driver._send_queues[key] = _SendQueue()
@@ -51,7 +51,7 @@ def test_much_is_and_it_is_told_once() -> None:
 
 
 def test_what_is_not_told_never_makes_a_send_wait() -> None:
-    """A lane lets go of those who wait when half of it is free; that much must always be told."""
+    """A send queue wakes its waiters when half of it is free; that much must always be reported."""
     assert FREED_STEP_BYTES <= SEND_QUEUE_BYTES // 2
 
 

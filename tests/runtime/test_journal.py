@@ -185,7 +185,7 @@ def test_the_log_cannot_be_served_without_a_journal() -> None:
     run(test)
 
 
-def test_a_journal_that_began_after_a_loss_founds_nothing_in_any_life(tmp_path: Path) -> None:
+def test_a_journal_that_began_after_a_loss_bootstraps_nothing_in_any_incarnation(tmp_path: Path) -> None:
     """It was told once that it must not; without the word in its journal, the next life made a second group."""
 
     async def life(*, may_bootstrap: bool) -> bool:

@@ -1,4 +1,4 @@
-"""The keeper of the log by itself: a member that fetches what it missed, and views that come meanwhile."""
+"""The journal writer by itself: a member that fetches what it missed, and views that come meanwhile."""
 
 from __future__ import annotations
 

@@ -100,14 +100,14 @@ def test_a_member_that_is_stopped_is_removed(is_busy: bool) -> None:
         if is_busy:
             group["b"].say(do="hold", seconds=3_600)
             group["a"].expect(
-                lambda word: "b" in str(word["stats"]["busy"]) if "stats" in word else is_told(group["a"])
+                lambda word: "b" in str(word["stats"]["busy"]) if "stats" in word else is_notified(group["a"])
             )
         group["b"].signal(signal.SIGSTOP)
         group["a"].until_view(set("ac"))
         group["c"].until_view(set("ac"))
 
 
-def is_told(member: MemberProcess) -> bool:
+def is_notified(member: MemberProcess) -> bool:
     """Ask again: the answer is one of the words that `expect` goes through."""
     member.say(do="stats")
     return False

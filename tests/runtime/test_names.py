@@ -56,7 +56,7 @@ def test_a_name_that_nobody_knows_stays_what_it_is(monkeypatch: pytest.MonkeyPat
     assert look_up(nobody) is None
 
 
-def test_a_group_is_founded_by_seeds_that_are_names() -> None:
+def test_a_group_is_bootstrapped_by_seeds_that_are_names() -> None:
     async def test() -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.bind(("127.0.0.1", 0))

@@ -11,7 +11,7 @@ import pytest
 import motet
 from motet.errors import ConfigError
 from motet.protocol.core.trace import TRACE_COLUMNS, TraceEvent, TraceKind
-from motet.runtime import trace as room
+from motet.runtime import trace as trace_module
 from motet.runtime.trace import BATCH_EVENTS, TRACE_SCHEMA, BackgroundTrace, TraceSink, as_batch, open_trace
 from tests.runtime.cluster import cluster, join, run
 
@@ -156,7 +156,7 @@ def test_in_the_background_all_is_written_in_order(tmp_path: Path) -> None:
 
 
 def test_a_slow_disk_costs_events_and_never_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "FLUSH_SECONDS", 0.001)
+    monkeypatch.setattr(trace_module, "FLUSH_SECONDS", 0.001)
     sink = SlowSink()
     trace = BackgroundTrace(sink, most_waiting=100)
     for number in range(1_000):
@@ -171,7 +171,7 @@ def test_a_slow_disk_costs_events_and_never_memory(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_full_disk_ends_the_trace_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "FLUSH_SECONDS", 0.001)
+    monkeypatch.setattr(trace_module, "FLUSH_SECONDS", 0.001)
     sink: TraceSink = FullDisk()
     trace = BackgroundTrace(sink)
     trace.emit(EVENTS[0])

@@ -14,7 +14,7 @@ MEMBERSHIP = {
     701: "a leaver that was not waited for fetched what nobody had any more, and never left",
     924: "a later, lower cut did not stop what an earlier one had allowed",
     1110: "what a small window had let go counted as stable",
-    1272: "a window much smaller than the cut was far made room once per ballot; and a late coordinator gave up",
+    1272: "a window much smaller than the cut was far made space once per ballot; and a late coordinator gave up",
     300: "a late frame to an earlier incarnation spoilt the bootstrap, which was then never tried again",
     1885: "a process that had lost its memory and restarted with what it learned since helped to found a second group",
     1839: "a part that was asked again and again waited for a dead leader for ever",
@@ -31,7 +31,7 @@ PRESETS = {
 }
 INTERRUPTED = {
     60: "who did not know that it was let go asked how its view had ended, and nobody knew it any more",
-    224: "the same; and a coordinator that was let go accused those who had gone on",
+    224: "the same; and a coordinator that was removed suspected those who had survived",
 }
 SNAPSHOT = {
     6: "markers of others came to a member before their view, were dropped, and nobody told the initiator",

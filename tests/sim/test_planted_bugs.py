@@ -165,9 +165,9 @@ def a_lost_ack_is_not_repeated(patch: pytest.MonkeyPatch) -> None:
     original = MulticastReceiver._send_ack
 
     def send_once(self: MulticastReceiver) -> list[Effect]:
-        is_news = bool(self._since_ack)
+        is_new = bool(self._since_ack)
         effects = original(self)
-        return effects if is_news else []
+        return effects if is_new else []
 
     patch.setattr(MulticastReceiver, "_send_ack", send_once)
 

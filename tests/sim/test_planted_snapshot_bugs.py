@@ -46,7 +46,7 @@ def an_ordered_message_overtakes_a_marker(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_ordered_datagram_does_not_wait_for_a_marker(patch: pytest.MonkeyPatch) -> None:
-    """Of the carrier that does not ride on the stream."""
+    """Of the strategy that does not piggyback on the stream."""
     patch.setattr(_Stream, "sent", property(lambda self: 0))
 
 

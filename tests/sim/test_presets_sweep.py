@@ -138,7 +138,7 @@ def test_most_worlds_have_no_faults_and_some_are_parted_again_and_again() -> Non
     assert all(f.keeps_durable_state for drawn in faults for f in drawn if f.kind is GroupFaultKind.RESTART)
 
 
-def test_both_carriers_starts_and_ways_of_sending_are_drawn() -> None:
+def test_both_strategies_starts_and_ways_of_sending_are_drawn() -> None:
     strategies = {plan.config.ordering.strategy for plan in plans() if plan.config.ordering is not None}
     assert strategies == {"window", "continuous"}
     assert {plan.gathers_first for plan in plans()} == {True, False}

@@ -1,4 +1,4 @@
-"""Seeds that once failed, each with what it found; and a few small worlds of each carrier."""
+"""Seeds that once failed, each with what it found; and a few small worlds of each dissemination strategy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_small_world(seed: int) -> None:
     assert outcome.stats["ordered"] > 0
 
 
-def test_both_carriers_disks_and_appends_are_drawn() -> None:
+def test_both_strategies_disks_and_appends_are_drawn() -> None:
     plans = [draw_logged_plan(seed).config.ordering for seed in range(60)]
     assert {plan.strategy for plan in plans if plan is not None} == {"window", "continuous"}
     assert {plan.waits_for_disk for plan in plans if plan is not None} == {False, True}

@@ -345,7 +345,7 @@ def test_half_is_enough_only_with_the_most_senior_member() -> None:
     assert Story().entered(primary(2, A, B, C, D)).entered(primary(3, B, C)).broken() == ["one primary"]
 
 
-def test_a_group_is_founded_once() -> None:
+def test_a_group_is_bootstrapped_once() -> None:
     story = Story().entered(primary(2, A, B)).entered(primary(9, C, D, E))
     assert story.broken() == ["one primary"]
 

@@ -146,11 +146,11 @@ function note(overview) {
   samples.push({ at: overview.at, members });
 }
 
-let lastWords = "";
+let lastRemarks = "";
 function showWords(remarks) {
-  const words = JSON.stringify(remarks);
-  if (words === lastWords) return;  // a screen reader shall not hear the same again every second
-  lastWords = words;
+  const text = JSON.stringify(remarks);
+  if (text === lastRemarks) return;  // a screen reader would read an unchanged list out again every second
+  lastRemarks = text;
   $("words").replaceChildren(...remarks.map((remark) => h("li", { class: remark.level },
     h("span", { class: "mark", "aria-hidden": "true" }, MARKS[remark.level]), h("span", {}, remark.text),
     remark.advice ? h("span", { class: "advice" }, withCode(remark.advice)) : null)));
@@ -191,7 +191,7 @@ function showRing(overview) {
   $("ring-legend").replaceChildren(...legend.map((text) => h("span", {}, text)));
 }
 
-// Side by side where there is room, one above the other on a phone.
+// Circles stand side by side on a wide screen, and one above the other on a phone.
 function arrange(circles) {
   const stacks = window.matchMedia("(max-width: 760px)").matches;
   const radii = circles.map((circle) => (circle.members.length < 2 ? 30 : Math.min(170, 58 + circle.members.length * 13)));

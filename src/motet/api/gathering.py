@@ -1,8 +1,8 @@
 """Single messages on their way to the driver: the first leaves at once, those that follow it closely leave together.
 
 Everything that goes to the driver passes through here, so that nothing overtakes a message that still gathers.
-Invariants: whatever gathers is of one stream, and is handed over in this turn of the application's loop, or before;
-nothing gathers for a lane that has no space.
+Invariants: all messages that gather are of one stream, and are handed over in the same turn of the application's loop
+at the latest; nothing gathers for a send queue that has no space.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Gathering:
     def __init__(self, driver: Driver, loop: asyncio.AbstractEventLoop) -> None:
         self._driver = driver
         self._loop = loop
-        self.stream: Stream = None  # of what gathers; whoever has the same object may `put`, and lower `room`
-        self.room = 0  # bytes that may still gather; below zero it is time to `flush`
+        self.stream: Stream = None  # of what gathers; whoever passes the same object may call `put` and lower `space`
+        self.space = 0  # bytes that may still gather; below zero it is time to `flush`
         self._send_queue: tuple[SendQueueKey, SendQueue] | None = None
         self._messages: list[bytes] = []
         self.put: Callable[[bytes], None] = self._messages.append
@@ -39,7 +39,7 @@ class Gathering:
         if self._driver.is_send_scheduled and send_queue.outstanding <= SEND_QUEUE_BYTES:
             self._begin(stream, (send_queue_key, send_queue))
             self.put(message)
-            self.room -= size
+            self.space -= size
         else:
             send_queue.outstanding += size
             self._driver.offer(Outgoing(send_queue_key, (message,), Port.APP, None, size))
@@ -52,7 +52,7 @@ class Gathering:
     def flush(self) -> None:
         if self._send_queue is None:
             return
-        (send_queue_key, send_queue), size = self._send_queue, MOST_BYTES - self.room
+        (send_queue_key, send_queue), size = self._send_queue, MOST_BYTES - self.space
         send_queue.outstanding += size
         gathered = Outgoing(send_queue_key, self._messages, Port.APP, None, size)
         self.drop()
@@ -64,7 +64,7 @@ class Gathering:
         self._messages = []
 
     def _begin(self, stream: Stream, send_queue: tuple[SendQueueKey, SendQueue]) -> None:
-        self.stream, self.room, self._send_queue = stream, MOST_BYTES, send_queue
+        self.stream, self.space, self._send_queue = stream, MOST_BYTES, send_queue
         self.put = self._messages.append
         if not self._is_flush_planned:
             self._is_flush_planned = True

@@ -111,7 +111,7 @@ class Group:
         self._view = driver.member.view
         self._end: MotetError | None = None
         self._consumes = consume
-        self._queue = EventQueue(queue_bytes, self._hold, self._release, self._warn_of_idleness, self._guarded)
+        self._queue = EventQueue(queue_bytes, self._pause, self._resume, self._warn_of_idleness, self._guarded)
         self._send_queues = SendQueues(self._check_open)
         self._streams = {name: (key, self._send_queues.at(key)) for name, key in SEND_QUEUES.items()}
         self._gathering = Gathering(driver, self._loop)
@@ -182,8 +182,8 @@ class Group:
         gathering = self._gathering
         if gathering.stream is order:  # a message that follows another one: little may be done for each of them
             gathering.put(payload)
-            gathering.room -= len(payload) + MESSAGE_OVERHEAD
-            if gathering.room < 0:
+            gathering.space -= len(payload) + MESSAGE_OVERHEAD
+            if gathering.space < 0:
                 gathering.flush()
             return self._receipts.unordered if order == "fifo" else self._receipts.issue(1)
         stream = self._streams.get(order)
@@ -243,8 +243,8 @@ class Group:
         gathering = self._gathering
         if is_plain and gathering.stream is to:  # as in `multicast`
             gathering.put(payload)
-            gathering.room -= len(payload) + MESSAGE_OVERHEAD
-            if gathering.room < 0:
+            gathering.space -= len(payload) + MESSAGE_OVERHEAD
+            if gathering.space < 0:
                 gathering.flush()
             return None
         if type(to) is not Address or not is_plain or self._end is not None:
@@ -314,10 +314,10 @@ class Group:
         elif callable(event):
             self._guarded(event)
 
-    def _hold(self) -> None:
+    def _pause(self) -> None:
         self._driver.run(self._driver.member.pause)
 
-    def _release(self) -> None:
+    def _resume(self) -> None:
         self._driver.do(self._driver.member.resume)
 
     def _warn_of_idleness(self) -> None:
@@ -330,10 +330,10 @@ class Group:
 
     # What the driver tells
 
-    def _listen(self, news: list[Effect]) -> None:
-        """On the driver's thread."""
-        self._observer.observe(news)
-        self._inbox.append(news)
+    def _listen(self, effects: list[Effect]) -> None:
+        """Pass effects on to the application's loop. Called on the driver's thread."""
+        self._observer.observe(effects)
+        self._inbox.append(effects)
         if not self._is_drain_planned and not self._driver.is_processing_batch:
             self._is_drain_planned = True
             try:
@@ -346,10 +346,10 @@ class Group:
 
     def _drain(self) -> None:
         self._is_drain_planned = False
-        self._take_news()
+        self._take_effects()
 
-    def _take_news(self) -> None:
-        """All that the driver has told, on the application's loop."""
+    def _take_effects(self) -> None:
+        """Handle all effects that the driver has passed on. Called on the application's loop."""
         inbox = self._inbox
         while inbox:
             for effect in inbox.popleft():
@@ -614,7 +614,7 @@ class Group:
             "messages": queue.waiting_messages,
             "bytes": queue.weight,
             "limit": queue.limit,
-            "paused": queue.is_held,
+            "paused": queue.is_paused,
         }
         return self._driver.ask(self._observer.stats).result(OPERATION_S)
 

@@ -133,7 +133,7 @@ class Joining:
         if self.thread:
             driver.start_in_thread()
         else:
-            driver.start_on(asyncio.get_running_loop(), group._take_news, config.spin_ns)
+            driver.start_on(asyncio.get_running_loop(), group._take_effects, config.spin_ns)
         if self._world is REAL_WORLD:  # a simulated member holds nothing that outlives its test
             group._opened()
         return group
@@ -203,8 +203,8 @@ class Joining:
             journal.begin(address, may_bootstrap=config.may_bootstrap)
         listeners: list[Group] = []
 
-        def listen(news: list[Effect]) -> None:
-            listeners[0]._listen(news)
+        def listen(effects: list[Effect]) -> None:
+            listeners[0]._listen(effects)
 
         keyring, envelope = config.keyring(), None
         if keyring is not None:

@@ -1,4 +1,4 @@
-"""The events that wait for the application, in order, and the brake that they pull when there are too many.
+"""The events that wait for the application, in order, and the back-pressure that applies when there are too many.
 
 Invariant: the weight of what waits, and of the batch in the consumer's hands, is `weight`; while it is beyond the limit
 the member delivers nothing, so that its windows fill and the senders wait.
@@ -21,13 +21,13 @@ Later = Callable[[], None]
 
 
 class EventQueue:
-    def __init__(self, limit: int, hold: Later, release: Later, warn: Later, run: Callable[[Later], None]) -> None:
-        """`hold` and `release` are the brake; `run` calls back into the application where its events stand."""
+    def __init__(self, limit: int, pause: Later, resume: Later, warn: Later, run: Callable[[Later], None]) -> None:
+        """`pause` and `resume` stop and continue deliveries; `run` calls the application and logs what it raises."""
         self.limit = limit
         self.weight = 0
-        self.is_held = False
-        self._hold = hold
-        self._release = release
+        self.is_paused = False
+        self._pause = pause
+        self._resume = resume
         self._warn = warn
         self._run = run
         self._events: deque[tuple[BatchEvent | Later, int]] = deque()  # each with its weight
@@ -40,7 +40,7 @@ class EventQueue:
     def put(self, event: BatchEvent | Later, weight: int = 0) -> None:
         self._events.append((event, weight))
         self.weight += weight
-        if self.weight > self.limit and not self.is_held:
+        if self.weight > self.limit and not self.is_paused:
             self._apply_back_pressure()
         if self._wake is not None:
             self._wake_up()
@@ -67,13 +67,13 @@ class EventQueue:
             self._wake.set_result(None)
 
     def _apply_back_pressure(self) -> None:
-        self.is_held = True
-        self._hold()
+        self.is_paused = True
+        self._pause()
         loop = asyncio.get_running_loop()
         self._idle_check = loop.call_later(IDLE_CONSUMER_S, self._warn_if_idle, len(self._events))
 
     def _warn_if_idle(self, waiting: int) -> None:
-        if self.is_held and len(self._events) >= waiting:
+        if self.is_paused and len(self._events) >= waiting:
             self._warn()
 
     # The consumer
@@ -122,9 +122,9 @@ class EventQueue:
         """The batch that was handed out last has been dealt with: its consumer asks for the next."""
         self.weight -= self._in_hand
         self._in_hand = 0
-        if self.is_held and self.weight < self.limit // 2:
-            self.is_held = False
-            self._release()
+        if self.is_paused and self.weight < self.limit // 2:
+            self.is_paused = False
+            self._resume()
 
 
 class Batches:
@@ -143,9 +143,9 @@ class Batches:
 
 
 def weight_of(messages: Sequence[bytes], bodies: Sequence[bytes] = ()) -> int:
-    """What messages weigh, taken from the bodies that they came in where those hold nothing but them."""
-    is_whole = bool(bodies) and all(body[0] == PACKED for body in bodies)
-    return sum(map(len, bodies if is_whole else messages)) + MESSAGE_OVERHEAD * len(messages)
+    """What messages weigh. Packed bodies hold nothing but messages, and are fewer, so their sizes are added up."""
+    is_packed = bool(bodies) and all(body[0] == PACKED for body in bodies)
+    return sum(map(len, bodies if is_packed else messages)) + MESSAGE_OVERHEAD * len(messages)
 
 
 def _batch_of(messages: list[Message]) -> Batch:

@@ -1,4 +1,4 @@
-"""The application's side of the lanes: how much of each stream waits for window space, and who waits for that."""
+"""The application's side of the send queues: how much of each stream waits for window space, and who waits for that."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ class SendQueue:
         self.waiters: deque[asyncio.Future[None]] = deque()
 
     def free(self, size: int) -> None:
-        self.outstanding = max(0, self.outstanding - size)  # what was sent before a lane was dropped may be told later
+        # Bytes that were sent before this queue was dropped may be reported as freed afterwards.
+        self.outstanding = max(0, self.outstanding - size)
         if self.outstanding <= SEND_QUEUE_BYTES // 2:
             while self.waiters:
                 waiter = self.waiters.popleft()
@@ -38,7 +39,7 @@ class SendQueues:
         self._send_queues: dict[SendQueueKey, SendQueue] = {}
 
     async def space(self, key: SendQueueKey) -> SendQueue:
-        """The lane, as soon as it has space."""
+        """The send queue, as soon as it has space."""
         send_queue = self.at(key)
         while send_queue.outstanding > SEND_QUEUE_BYTES:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -529,7 +529,7 @@ class Config:
             bootstrap_without_lookup=self.bootstrap_without_lookup,
             gather_ns=self.merge_gather_ns,
             timeout_ns=self.merge_leader_timeout_ns,
-            found_ns=self.bootstrap_after_ns,
+            bootstrap_after_ns=self.bootstrap_after_ns,
         )
 
     def _ordering(self, waits_for_disk: bool) -> OrderingConfig:

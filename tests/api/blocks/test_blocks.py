@@ -296,8 +296,8 @@ def test_who_is_cancelled_while_letting_go_has_let_go() -> None:
 def test_without_a_majority_a_lock_is_lost() -> None:
     async def scenario() -> None:
         world = World()
-        a = Lock(world.join("a"), "ledger")
-        b = Lock(world.join("b"), "ledger")
+        a = Lock(world.join("a"), "accounts")
+        b = Lock(world.join("b"), "accounts")
         await a.acquire()
         world.lose_majority("a")
         assert not a.is_mine

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from motet.api.blocks import CounterMachine, DictMachine, LockMachine
-from motet.api.blocks import dictionary as dictionary_room
-from motet.api.blocks import lock as lock_room
+from motet.api.blocks import dictionary as dictionary_module
+from motet.api.blocks import lock as lock_module
 from motet.api.blocks.base import PositionedMachine, Refused
 from motet.api.blocks.counter import LEAST, MOST
 from motet.api.blocks.counter import Operation as CounterOperation
@@ -99,7 +99,7 @@ def test_a_dict_is_a_dict(operations: list[tuple[DictOperation, tuple[bytes, ...
 
 
 def test_a_dict_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dictionary_room, "MOST_BYTES", 3 * (ENTRY_BYTES + 2))
+    monkeypatch.setattr(dictionary_module, "MOST_BYTES", 3 * (ENTRY_BYTES + 2))
     machine, value = DictMachine(), encode_value(1)
     for key in (b"a", b"b", b"c"):
         assert machine.apply(1, A, 1, dict_operation(DictOperation.SET, key, value)) == ABSENT
@@ -243,4 +243,4 @@ def test_a_dict_refuses_values_that_nobody_could_read() -> None:
 
 
 def test_the_bounds_are_those_of_the_docs() -> None:
-    assert (lock_room.MOST_WAITING, dictionary_room.MOST_BYTES) == (4_096, 256 << 20)
+    assert (lock_module.MOST_WAITING, dictionary_module.MOST_BYTES) == (4_096, 256 << 20)

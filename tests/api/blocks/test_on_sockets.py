@@ -41,7 +41,7 @@ async def _add(counter: Counter, times: int) -> None:
 def test_who_dies_lets_go_of_its_lock() -> None:
     async def test() -> None:
         async with cluster("a", "b", "c", consume=False) as groups:
-            locks = [Lock(group, "ledger") for group in groups]
+            locks = [Lock(group, "accounts") for group in groups]
             token = await locks[2].acquire()
             waiting = [asyncio.ensure_future(lock.acquire()) for lock in locks[:2]]
             while locks[0].waiting < 2:

@@ -114,7 +114,7 @@ class Life:
         self._restart(self.disk.after_crash())
 
     def power_cut(self) -> None:
-        self._restart(self.disk.after_power_cut(self.rng.randint(0, self.disk.pending_units)))
+        self._restart(self.disk.after_power_cut(self.rng.randint(0, self.disk.pending_steps)))
 
     def bad_power_cut(self) -> None:
         self._restart(self.disk.after_bad_power_cut(self.rng))

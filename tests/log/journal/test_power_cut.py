@@ -92,7 +92,7 @@ def test_every_prefix_of_what_was_not_synced() -> None:
     disk, cuts = SimDisk(), 0
     for moment, _ in enumerate(steps(disk, told)):
         stride = 1 if moment < 1 else 61
-        for units in {*range(0, disk.pending_units, stride), disk.pending_units}:
+        for units in {*range(0, disk.pending_steps, stride), disk.pending_steps}:
             after = disk.after_power_cut(units)
             journal = assert_is_prefix(after, min(told[-1], journal_end(disk)), expected)
             cuts += bool(journal.recovery.truncated_bytes)
@@ -113,7 +113,7 @@ def test_recovery_says_what_it_cut() -> None:
     journal.sync()
     end = disk.size_of(HERE / "00000000000000000001.seg")
     journal.append(scribe.many(6))
-    after = disk.after_power_cut(disk.pending_units - 10)
+    after = disk.after_power_cut(disk.pending_steps - 10)
     recovery = Journal.open(HERE, GROUP, CONFIG, after).recovery
     assert (recovery.at, recovery.segment) == (6, "00000000000000000001.seg")
     assert recovery.offset > end
@@ -145,7 +145,7 @@ def test_power_cut_at_every_write() -> None:
             break
         except PowerCut:
             pass
-        for units in (0, disk.pending_units // 2, disk.pending_units):
+        for units in (0, disk.pending_steps // 2, disk.pending_steps):
             after = disk.after_power_cut(units)
             for again in range(1, 9):
                 after.cut_power_at_write = after.writes + again
@@ -153,13 +153,13 @@ def test_power_cut_at_every_write() -> None:
                     Journal.open(HERE, GROUP, CONFIG, after)
                     break
                 except PowerCut:
-                    after = after.after_power_cut(after.pending_units // 2)
+                    after = after.after_power_cut(after.pending_steps // 2)
             after = after.after_crash()
             rows = rows_of(after) if after.names(HERE) else []
             assert rows == expected[: len(rows)]
             assert_goes_on(Journal.open(HERE, GROUP, CONFIG, after), after)
     else:
-        pytest.fail("the story has more writes than the test has patience")
+        pytest.fail("the story has more writes than the test tries")
 
 
 def test_a_disk_that_lies_about_syncs_is_found_out_or_does_no_harm() -> None:
@@ -271,7 +271,7 @@ def test_restart_anew_is_all_or_nothing() -> None:
             pass
         else:
             break
-        after = disk.after_power_cut(disk.pending_units // 2)
+        after = disk.after_power_cut(disk.pending_steps // 2)
         again = Journal.open(HERE, GROUP, CONFIG, after)
         assert (again.first, again.position) in ((1, 480), (9001, 9000))
         assert again.owner == A

@@ -37,7 +37,7 @@ def test_only_what_is_stable_is_offered_until_the_driver_says_more(tmp_path: Pat
         assert positions_of([next(stream)]) == list(range(991, 1001))
         source.set_stable(1500)
         assert positions_of([next(stream)]) == list(range(1001, 1501))
-        source.set_stable(1400)  # late news changes nothing
+        source.set_stable(1400)  # a late notification changes nothing
         assert client.offsets().stable == 1500
 
 

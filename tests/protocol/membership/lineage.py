@@ -91,7 +91,7 @@ Step = Split | Late | Restart | Replace
 @dataclass(frozen=True, slots=True)
 class History:
     size: int
-    is_founded: bool  # all begin in one primary view; otherwise the first component that decides founds the group
+    is_bootstrapped: bool  # all begin in one primary view; otherwise the first component that decides bootstraps
     steps: tuple[Step, ...]
 
 
@@ -130,14 +130,14 @@ class World:
         self._origins: dict[int, int] = {}  # of each incarnation: the first one of the same memory
         self._processes: list[Process] = []
         self._attempts: list[Attempt] = []
-        self._is_founded = False
+        self._is_bootstrapped = False
         self.formed: list[Attempt] = []  # in the order of their ids
         self.seen: Counter[str] = Counter()
         for place in range(size):
             self._processes.append(Process(self._next_address(place)))
 
     def run(self, history: History) -> None:
-        if history.is_founded:
+        if history.is_bootstrapped:
             together = Change(leavers=0, recorders=ALL, verdict=Verdict.COMMIT, hearers=ALL)
             self._change(self._processes, together)
         for step in history.steps:
@@ -243,7 +243,7 @@ class World:
         leavers = [process.address for process in leaving]
         records = [process.record for process in asked]
         chains = self.chains(staying)
-        may_be_primary = is_primary(members, records, leavers, chains=chains) and self._may_found(records)
+        may_be_primary = is_primary(members, records, leavers, chains=chains) and self._may_bootstrap(records)
         number = self.number(asked, members[0])
         view = View(ViewId(number, members[0].incarnation), members, may_be_primary)
         for process in asked:
@@ -264,12 +264,12 @@ class World:
         self._record(attempt, change.recorders, coordinator=True)
         self._say(attempt, change.verdict, change.hearers)
 
-    def _may_found(self, records: list[PrimaryRecord]) -> bool:
-        """Without a static quorum nothing keeps two sets of newcomers from founding two groups: let it happen once."""
+    def _may_bootstrap(self, records: list[PrimaryRecord]) -> bool:
+        """Let a bootstrap happen once: without a static quorum two sets of newcomers could bootstrap two groups."""
         if bases(records):
             return True
-        was_founded, self._is_founded = self._is_founded, True
-        return not was_founded
+        was_bootstrapped, self._is_bootstrapped = self._is_bootstrapped, True
+        return not was_bootstrapped
 
     def _install_not_primary(self, view: View, staying: Sequence[Process], hearers: int) -> None:
         for process in _picked(staying, hearers):

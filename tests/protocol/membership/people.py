@@ -1,4 +1,4 @@
-"""Who takes part in the tests of this room; the alphabet is the order of incarnations."""
+"""Who takes part in the tests of this package; the alphabet is the order of incarnations."""
 
 from motet.protocol.core.identity import Address
 

@@ -65,7 +65,7 @@ def looking_at(*sources: Source, without_lookup: bool = False) -> MembershipConf
 
 def test_silence_is_enough_without_look_ups() -> None:
     lone = Lone(looking_at())
-    lone.run(LAN.found_ns - 1)
+    lone.run(LAN.bootstrap_after_ns - 1)
     assert not lone.is_primary
     lone.run(1)
     assert lone.is_primary
@@ -73,11 +73,11 @@ def test_silence_is_enough_without_look_ups() -> None:
 
 def test_silence_counts_from_the_look_up_that_succeeded() -> None:
     lone = Lone(looking_at(DNS))
-    lone.run(10 * LAN.found_ns)
+    lone.run(10 * LAN.bootstrap_after_ns)
     lone.note(lone.member.not_found(DNS, lone.now))
     assert not lone.is_primary
     lone.note(lone.member.found(DNS, [], lone.now))
-    lone.run(LAN.found_ns - 1)
+    lone.run(LAN.bootstrap_after_ns - 1)
     assert not lone.is_primary
     lone.run(1)
     assert lone.is_primary
@@ -86,16 +86,16 @@ def test_silence_counts_from_the_look_up_that_succeeded() -> None:
 def test_a_look_up_that_fails_in_between_begins_the_silence_anew() -> None:
     lone = Lone(looking_at(DNS))
     lone.note(lone.member.found(DNS, [], lone.now))
-    lone.run(LAN.found_ns - 1)
+    lone.run(LAN.bootstrap_after_ns - 1)
     lone.note(lone.member.not_found(DNS, lone.now))
-    lone.run(10 * LAN.found_ns)
+    lone.run(10 * LAN.bootstrap_after_ns)
     assert not lone.is_primary
 
 
 def test_by_permission_silence_is_enough_though_look_ups_fail() -> None:
     lone = Lone(looking_at(DNS, without_lookup=True))
     lone.note(lone.member.not_found(DNS, lone.now))
-    lone.run(LAN.found_ns)
+    lone.run(LAN.bootstrap_after_ns)
     assert lone.is_primary
 
 
@@ -105,14 +105,14 @@ def test_a_datagram_for_an_earlier_incarnation_alone_changes_nothing() -> None:
         lone.run(100 * MILLISECOND)
         lone.hear_of_its_past()
     assert lone.nonce  # whoever spoke was asked, and nobody answered
-    lone.run(LAN.found_ns - 1_200 * MILLISECOND)
+    lone.run(LAN.bootstrap_after_ns - 1_200 * MILLISECOND)
     assert lone.is_primary
 
 
 def test_an_answer_to_another_question_changes_nothing() -> None:
     lone = Lone(LAN.with_seeds(A.endpoint))
     lone.hear_of_its_past()
-    lone.run(LAN.found_ns - 1)
+    lone.run(LAN.bootstrap_after_ns - 1)
     lone.hear_answer(nonce=lone.nonce ^ 1)
     lone.run(1)
     assert lone.is_primary

@@ -73,4 +73,4 @@ def test_busy_of_a_stranger_says_nothing() -> None:
 def test_one_that_hears_busy_vouches_for_the_peer() -> None:
     detector = watching(B, C, view=VIEW, config=LIMITED)
     busy(detector, START + CONFIG.heartbeat_ns, START + 2 * SECOND)
-    assert detector.was_heard(B, START + SECOND)
+    assert detector.has_received_from(B, START + SECOND)

@@ -17,7 +17,7 @@ from motet.protocol.core.identity import Address
 from motet.protocol.core.units import MILLISECOND, SECOND
 from motet.protocol.core.view import ViewId
 from motet.protocol.membership import DetectorConfig
-from motet.protocol.membership.detector import MOST_UNTOLD, Standing, Suspected, Trusted
+from motet.protocol.membership.detector import MOST_REPLACED, Standing, Suspected, Trusted
 from motet.protocol.wire.frames import AreYouAlive, Heartbeat, IAmAlive
 from tests.protocol.membership.people import A, B, C, D, G
 from tests.protocol.membership.watching import (
@@ -66,7 +66,7 @@ def test_a_member_that_never_spoke_sends_a_heartbeat_at_once() -> None:
 
 def test_speaking_postpones_the_heartbeat() -> None:
     detector = watching(B)
-    for number in range(MOST_UNTOLD):
+    for number in range(MOST_REPLACED):
         now = START + number * (CONFIG.heartbeat_ns - 1)
         detector.spoke(now)
         detector.heard(B, now)
@@ -90,7 +90,7 @@ def test_one_who_is_asked_answers_with_the_view_given_to_watch() -> None:
 
 
 def test_a_busy_member_still_tells_its_view_every_fourth_interval() -> None:
-    assert MOST_UNTOLD == 4
+    assert MOST_REPLACED == 4
     detector = PlainDetector(A, CONFIG)
     detector.watch([B], START, view := ViewId(3, A.incarnation))
     told = []

@@ -14,7 +14,7 @@ from motet.protocol.membership import DetectorConfig, FailureDetector, Membershi
 from motet.protocol.membership.detector import (
     ENOUGH_DOUBT,
     MOST_PAUSE,
-    MOST_UNTOLD,
+    MOST_REPLACED,
     MOST_VOUCHES,
     PAUSE_HALF_LIFE_NS,
     PROXIES,
@@ -129,7 +129,7 @@ def test_a_frame_without_a_number_measures_nothing() -> None:
     detector = watching(B)
     detector.receive(B, Heartbeat(beat=5, loss=250), START)
     detector.receive(B, IAmAlive(loss=900), START)
-    assert (link_to(detector, B).heard, link_to(detector, B).loss_out) == (5, 0.25)
+    assert (link_to(detector, B).received, link_to(detector, B).loss_out) == (5, 0.25)
 
 
 def test_an_overtaken_beat_is_told_from_a_new_one() -> None:
@@ -165,7 +165,7 @@ def test_a_busy_member_sends_a_heartbeat_every_interval_while_datagrams_are_lost
         detector.spoke(now)
         detector.heard(B, now)
         told += [now] if beat(B)[0] in detector.tick(now) else []
-    intervals = 1 if share >= LEAST_LOSS else MOST_UNTOLD
+    intervals = 1 if share >= LEAST_LOSS else MOST_REPLACED
     assert told == list(range(START + intervals * CONFIG.heartbeat_ns, START + SECOND, intervals * CONFIG.heartbeat_ns))
 
 

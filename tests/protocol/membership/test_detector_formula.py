@@ -36,7 +36,7 @@ class Two:
         self._flights: list[tuple[int, int, Address, Frame]] = []
         self._numbers = count()
         self.seen: Counter[str] = Counter()
-        self.heard_at = 0  # when a frame of B arrived at A last
+        self.received_at = 0  # when a frame of B arrived at A last
         self.suspected_at: int | None = None
         for detector, peer in zip(self._detectors.values(), (B, A), strict=True):
             detector.watch([peer], 0)
@@ -68,7 +68,7 @@ class Two:
             return
         source = B if to == A else A
         if to == A:
-            self.heard_at = now
+            self.received_at = now
             self.seen["silences"] += 1  # each frame begins one
         assert isinstance(frame, AreYouAlive | IAmAlive | Heartbeat)
         self._perform(to, self._detectors[to].receive(source, frame, now), now)
@@ -107,7 +107,7 @@ def test_a_crash_at_any_moment_is_suspected_within_the_stated_bounds(
     two.run(crash_ns + 10 * SECOND)
     assert two.suspected_at is not None
     assert two.seen["suspicions"] == 1
-    silence_ns = two.suspected_at - two.heard_at
+    silence_ns = two.suspected_at - two.received_at
     assert config.suspect_ns <= silence_ns <= config.suspect_ns + config.verify_ns + config.heartbeat_ns
     assert silence_ns == config.suspect_ns + config.verify_ns  # exactly, where every tick is in time
     since_crash_ns = two.suspected_at - crash_ns
@@ -123,7 +123,7 @@ def test_a_crash_is_suspected_within_the_longest_time_also_where_a_third_is_lost
     two.crash()
     two.run(crash_ns + 2 * config.longest_ns)
     assert two.suspected_at is not None
-    assert config.suspect_ns + config.verify_ns <= two.suspected_at - two.heard_at <= config.longest_ns
+    assert config.suspect_ns + config.verify_ns <= two.suspected_at - two.received_at <= config.longest_ns
 
 
 def known(monkeypatch: pytest.MonkeyPatch, loss: float, false_positives: float) -> None:

@@ -31,7 +31,7 @@ CONFIG = DetectorConfig(HEARTBEAT * UNIT, SUSPECT * UNIT, VERIFY * UNIT, PROBES,
 
 @dataclass(slots=True)
 class Peer:
-    heard_at: int
+    received_at: int
     loss: float = 0.0
     beat: int = 0  # the highest one that came
     is_asked: bool = False
@@ -52,7 +52,7 @@ class Peer:
     def due(self) -> int:
         if self.is_asked:
             return self.probed_at + PROBE
-        return self.heard_at + min(SUSPECT + self.pause, 4 * SUSPECT, LONGEST - VERIFY)
+        return self.received_at + min(SUSPECT + self.pause, 4 * SUSPECT, LONGEST - VERIFY)
 
 
 def after_gap(share: float, weight: float, lost: int) -> float:
@@ -65,7 +65,7 @@ def after_gap(share: float, weight: float, lost: int) -> float:
 class Model:
     now: int
     spoke_at: int
-    told_at: int | None = None  # the view, or else the first time that there was something to say
+    notified_at: int | None = None  # the view, or else the first time that there was something to say
     view: ViewId = NO_VIEW
     loss: float = 0.0  # of all links
     peers: dict[Address, Peer] = field(default_factory=dict)
@@ -78,25 +78,25 @@ class Model:
 
     def speak(self) -> None:
         self.spoke_at = self.now
-        if self.told_at is None:
-            self.told_at = self.now
+        if self.notified_at is None:
+            self.notified_at = self.now
 
     def heartbeat_due(self) -> int:
         """One interval after anything was said; after the view was told four, or one where datagrams are lost."""
         most = HEARTBEAT * (4 if self.loss < 0.05 else 1)
-        return min(self.spoke_at + HEARTBEAT, (self.spoke_at if self.told_at is None else self.told_at) + most)
+        return min(self.spoke_at + HEARTBEAT, (self.spoke_at if self.notified_at is None else self.notified_at) + most)
 
     def hear(self, peer: Address) -> list[Effect]:
         state = self.peers.get(peer)
         if state is None:
             return []
-        excess = self.now - state.heard_at - SUSPECT
+        excess = self.now - state.received_at - SUSPECT
         is_pause = state.is_asked and not state.vouches
         if (is_pause or (state.askers and not state.is_asked)) and excess >= state.pause:
             state.pause = excess
         effects: list[Effect] = [Trusted(peer)] if state.is_suspected else []
         curious = [asker for asker, until in state.askers.items() if self.now <= until and asker in self.peers]
-        state.heard_at, state.is_asked, state.is_suspected = self.now, False, False
+        state.received_at, state.is_asked, state.is_suspected = self.now, False, False
         state.askers.clear()
         return effects + [Transmit(asker, Vouched(self.view, peer.incarnation)) for asker in curious]
 
@@ -115,14 +115,14 @@ class Model:
         state = self.peers.get(peer)
         if state is None or source not in self.peers or source == peer or not state.is_asked or state.is_suspected:
             return
-        if state.vouches < 2 and self.now + VERIFY + PROBE <= state.heard_at + LONGEST:
+        if state.vouches < 2 and self.now + VERIFY + PROBE <= state.received_at + LONGEST:
             state.vouches, state.probes, state.silent_since = state.vouches + 1, 0, self.now
 
     def asked_about(self, source: Address, peer: Address) -> list[Effect]:
         state = self.peers.get(peer)
         if state is None or source not in self.peers or source == peer:
             return []
-        if self.now - state.heard_at <= HEARTBEAT:
+        if self.now - state.received_at <= HEARTBEAT:
             return [Transmit(source, Vouched(self.view, peer.incarnation))]
         state.askers[source] = self.now + VERIFY
         return [ask(peer)]
@@ -131,7 +131,7 @@ class Model:
         self.now += 1
         effects: list[Effect] = []
         if self.peers and self.now >= self.heartbeat_due():
-            self.spoke_at = self.told_at = self.now
+            self.spoke_at = self.notified_at = self.now
             effects += beat(*self.peers, view=self.view)
         for peer, state in self.peers.items():
             if not state.is_suspected and self.now >= state.due():
@@ -140,7 +140,7 @@ class Model:
 
     def look_at(self, peer: Address, state: Peer) -> list[Effect]:
         if not state.is_asked:
-            state.is_asked, state.probes, state.vouches, state.silent_since = True, 0, 0, state.heard_at
+            state.is_asked, state.probes, state.vouches, state.silent_since = True, 0, 0, state.received_at
         if state.probes >= PROBES and self.is_no_accident(state):
             state.is_suspected = True
             return [Suspected(peer)]
@@ -148,7 +148,7 @@ class Model:
         return [ask(peer), *(self.indirect(peer) if state.probes % PROBES == 1 and state.vouches < 2 else [])]
 
     def is_no_accident(self, state: Peer) -> bool:
-        if self.now + PROBE > state.heard_at + LONGEST:
+        if self.now + PROBE > state.received_at + LONGEST:
             return True
         lost = min(max(state.loss, self.loss, 0.05), 0.95)
         out = min(max(self.loss, 0.05), 0.95)  # the peers of this model tell of no loss

@@ -318,7 +318,7 @@ def test_former_members_are_asked_for_a_while() -> None:
     assert lone.machine.next_deadline() is None
 
 
-def test_a_former_member_that_is_back_in_any_life_is_no_longer_asked() -> None:
+def test_a_former_member_that_is_back_in_any_incarnation_is_no_longer_asked() -> None:
     for back in (C, reborn(C)):
         lone = Lone(view=view_of(A, B, C))
         lone.begin(view_of(A, B, number=2), START)
@@ -452,7 +452,7 @@ def test_another_life_of_a_member_is_a_stranger() -> None:
 
 
 @pytest.mark.parametrize("sender", [A, reborn(A)])
-def test_a_hello_of_ourselves_in_any_life_is_ignored(sender: Address) -> None:
+def test_a_hello_of_ourselves_in_any_incarnation_is_ignored(sender: Address) -> None:
     lone = Lone(GROUP)
     assert lone.machine.hello(Hello(sender, ALONE.summary, 1), START) == []
     assert lone.machine.known(sender.incarnation) is None

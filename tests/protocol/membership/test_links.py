@@ -45,7 +45,7 @@ def test_missing_beats_are_counted_when_a_later_one_arrives() -> None:
 def test_a_beat_that_was_overtaken_stays_lost_and_a_repeated_one_is_no_news() -> None:
     link = Link()
     assert arrivals(link, 1, 4, 2, 3, 4, 5) == [0, 2, None, None, None, 0]
-    assert link.heard == 5
+    assert link.received == 5
 
 
 def test_a_gap_counts_for_a_few_beats_however_long_it_is() -> None:
@@ -55,7 +55,7 @@ def test_a_gap_counts_for_a_few_beats_however_long_it_is() -> None:
 def test_a_jump_by_more_than_any_gap_is_a_new_count() -> None:
     link = Link()
     assert arrivals(link, 1, 2 + MOST_BEATS, 3 + MOST_BEATS) == [0, 0, 0]
-    assert link.heard == 3 + MOST_BEATS
+    assert link.received == 3 + MOST_BEATS
 
 
 @pytest.mark.parametrize("before", [1, 5, MOST_BEATS, 1_000])
@@ -79,16 +79,16 @@ def test_a_beat_of_the_count_before_is_late() -> None:
 def test_a_nonsense_number_does_not_stay_for_ever() -> None:
     ours = Link()
     assert arrivals(ours, 7, (1 << 64) - 1, 8, 9) == [0, 0, 0, 0]
-    assert ours.heard == 9
-    assert not Link(heard=LATE_BEATS + 5).is_late(5)
-    assert Link(heard=LATE_BEATS + 5).is_late(6)
+    assert ours.received == 9
+    assert not Link(received=LATE_BEATS + 5).is_late(5)
+    assert Link(received=LATE_BEATS + 5).is_late(6)
 
 
 def test_when_a_late_beat_comes_the_time_of_the_highest_one_stands() -> None:
     link = Link()
     link.arrived(5, 100)
     link.arrived(4, 200)
-    assert (link.heard, link.heard_at) == (5, 100)
+    assert (link.received, link.received_at) == (5, 100)
 
 
 # The estimate

@@ -45,7 +45,7 @@ IN_FIVE = BLANK.attempted(FIVE).installed(FIVE)
 
 
 @pytest.mark.parametrize("members", [(A,), (A, B), EVERYBODY])
-def test_where_nobody_ever_was_in_a_primary_view_the_group_is_founded(members: tuple[Address, ...]) -> None:
+def test_where_nobody_ever_was_in_a_primary_view_the_group_is_bootstrapped(members: tuple[Address, ...]) -> None:
     assert is_primary(members, [BLANK for _ in members])
     assert bases([BLANK for _ in members]) == []
 
@@ -54,14 +54,14 @@ def test_newcomers_beside_one_who_was_in_a_primary_view_found_nothing() -> None:
     assert not is_primary((E, F, G), [IN_FIVE, BLANK, BLANK])
 
 
-def test_an_interrupted_founding_counts_as_an_attempt() -> None:
+def test_an_interrupted_bootstrap_counts_as_an_attempt() -> None:
     knows = BLANK.attempted(primary_view(1, A, B, C))
     assert is_primary((B, C), [knows, knows])
     assert not is_primary((C,), [knows])
     assert not is_primary((C, D), [knows, BLANK])
 
 
-def test_a_view_that_is_not_primary_founds_nothing_and_leaves_no_trace() -> None:
+def test_a_view_that_is_not_primary_bootstraps_nothing_and_leaves_no_trace() -> None:
     alone = other_view(1, A)
     assert BLANK.attempted(alone).installed(alone) == BLANK
 
@@ -338,7 +338,7 @@ def test_a_view_needs_a_higher_number_than_every_attempt_that_it_was_decided_ove
 def test_newcomers_that_recorded_the_bases_with_their_first_attempt_do_not_go_on_alone() -> None:
     """A was the whole group; B and C recorded the view they should join in, and A is gone before anybody installed.
 
-    They know nothing of the log. An attempt alone would make them a majority of it, as after an interrupted founding.
+    They know nothing of the log. An attempt alone would make them a majority of it, as after an interrupted bootstrap.
     """
     in_one = PrimaryRecord(primary_view(1, A))
     attempt = primary_view(2, A, B, C)
@@ -365,7 +365,7 @@ def test_a_static_quorum_replaces_the_rule() -> None:
     assert not is_primary((A, B), [IN_FIVE] * 4, leavers=(C, D), static_quorum=3)
 
 
-def test_a_static_quorum_protects_the_founding() -> None:
+def test_a_static_quorum_protects_the_bootstrap() -> None:
     assert not is_primary((A, B), [BLANK] * 2, static_quorum=3)
     assert is_primary((A, B, C), [BLANK] * 3, static_quorum=3)
 

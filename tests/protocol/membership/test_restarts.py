@@ -211,7 +211,7 @@ def test_all_crash_in_the_middle_of_a_change_and_come_back(kind: type[object]) -
 
 
 @pytest.mark.parametrize("kind", [CutTo, Ready, Commit])
-def test_all_crash_while_the_group_is_founded_and_come_back(kind: type[object]) -> None:
+def test_all_crash_while_the_group_is_bootstrapped_and_come_back(kind: type[object]) -> None:
     """What they remember is an attempt at most; they found the group after all."""
     world = World("ABC")
     world.start(*"ABC")
@@ -223,7 +223,7 @@ def test_all_crash_while_the_group_is_founded_and_come_back(kind: type[object]) 
     world.run_until(lambda: all(process.view.is_primary for process in world.living), 5)
 
 
-def test_memory_that_began_after_a_loss_founds_nothing() -> None:
+def test_durable_state_that_began_after_a_loss_bootstraps_nothing() -> None:
     """Seed 1885 of the simulator: A lost its memory of a group once, and restarted with the memory of that life."""
     world = running("A", "A")
     told = replace(world.config, membership=replace(world.membership, may_bootstrap=False))

@@ -94,14 +94,14 @@ class TestColdStart:
         assert world.is_one_view()
         assert world["A"].view.is_primary
 
-    def test_a_member_without_seeds_founds_its_own_group(self) -> None:
+    def test_a_member_without_seeds_bootstraps_its_own_group(self) -> None:
         world = World("")
         world.start("A")
         world.run(2)
         assert world["A"].view.is_primary
         assert world["A"].members == "A"
 
-    def test_a_member_that_is_its_own_only_seed_founds(self) -> None:
+    def test_a_member_that_is_its_own_only_seed_bootstraps(self) -> None:
         world = World("A")
         world.start("A")
         world.run(2)

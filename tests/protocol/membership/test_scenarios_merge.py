@@ -199,7 +199,7 @@ class TestFaultsDuringAMerge:
         world.settle("ABCD", limit=8)
 
     def test_a_leader_that_is_refused_knows_it_at_once(self) -> None:
-        """C is letting D go when A asks it to merge; A hears so in some round trips, not when its patience ends."""
+        """C is removing D when A asks it to merge; A receives that answer within round trips, not at its timeout."""
         world = parted("AB", "CD")
         requests = world.watch(MergeRequest)
         world.once(MergeRequest, lambda _: world.leave("D"), source="A", to="C")

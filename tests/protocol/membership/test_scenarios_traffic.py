@@ -465,7 +465,7 @@ class TestPrimary:
         assert all(entry.view.is_primary for entry in world["B"].entries)
 
     def test_static_quorum(self) -> None:
-        """Three of five, at the founding and ever after."""
+        """Three of five, at the bootstrap and ever after."""
         world = World("A", membership=policy(static_quorum=3))
         world.start(*"AB")
         world.run(5)

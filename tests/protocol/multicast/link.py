@@ -218,9 +218,9 @@ class Group:
             moment = self._next_moment()
             if moment is None:
                 return
-            assert moment <= end, f"not quiet after {format_ns(limit_ns)}: {self._last_words()}"
+            assert moment <= end, f"not quiet after {format_ns(limit_ns)}: {self._last_state()}"
             self._step(moment)
-        raise AssertionError(f"{MOST_STEPS} steps and still not quiet: {self._last_words()}")
+        raise AssertionError(f"{MOST_STEPS} steps and still not quiet: {self._last_state()}")
 
     def run_for(self, duration_ns: int) -> None:
         end = self.now + duration_ns
@@ -230,7 +230,7 @@ class Group:
                 self.now = end
                 return
             self._step(moment)
-        raise AssertionError(f"{MOST_STEPS} steps before {format_ns(end)}: {self._last_words()}")
+        raise AssertionError(f"{MOST_STEPS} steps before {format_ns(end)}: {self._last_state()}")
 
     # What a test looks at
 
@@ -350,7 +350,7 @@ class Group:
                 deadline = machine.next_deadline()
                 assert deadline is None or deadline > self.now, f"{member} wants to be ticked without end"
 
-    def _last_words(self) -> str:
+    def _last_state(self) -> str:
         kinds = Counter(type(flight.frame).__name__ for flight in self.log[-100:])
         tail = "; ".join(
             f"{format_ns(f.sent_at)} {f.source.name}->{f.to.name} {type(f.frame).__name__}" for f in self.log[-12:]

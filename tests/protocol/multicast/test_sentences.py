@@ -16,7 +16,7 @@ from motet.protocol.wire.frames import MulticastAck, MulticastData, MulticastXmi
 from tests.protocol.multicast.link import A, B, C, D, Group, both, data, data_of, kind, numbered, path
 
 FOUR = MulticastConfig(capacity=4)
-ROUND_TRIP = 5 * MILLISECOND  # there and back, with room to spare, and far less than any interval
+ROUND_TRIP = 5 * MILLISECOND  # there and back, with time to spare, and far less than any interval
 
 
 # The window
@@ -28,7 +28,7 @@ def test_the_window_has_a_fixed_size_so_flow_control_needs_no_protocol_of_its_ow
     group.send(A, *numbered(1, 100))
     group.run_for(10 * SECOND)
     assert group.sender(A).window.capacity == group.receiver(B, A).window.capacity == 4
-    assert group.sender(A).window.high == 4  # neither side made room for more
+    assert group.sender(A).window.high == 4  # neither side made space for more
 
 
 def test_on_the_sender_low_is_the_highest_that_all_have_acked_and_high_the_highest_sent() -> None:

@@ -75,12 +75,12 @@ class TestSending:
 
     def test_it_must_fit_into_one_frame_and_hears_how_much_does(self) -> None:
         order = calm(config=OrderingConfig(body_bytes=300, most_piggybacks=1))
-        room = order.append_bytes
-        order.send_tagged(7, 1, [bytes(room - 4)])
-        with pytest.raises(MessageTooLargeError, match=f"at most {room} bytes"):
-            order.send_tagged(7, 2, [bytes(room - 3)])
-        with pytest.raises(MessageTooLargeError, match=f"at most {room} bytes"):
-            order.send_tagged(7, 2, [b""] * (room // 4 + 1))
+        space = order.append_bytes
+        order.send_tagged(7, 1, [bytes(space - 4)])
+        with pytest.raises(MessageTooLargeError, match=f"at most {space} bytes"):
+            order.send_tagged(7, 2, [bytes(space - 3)])
+        with pytest.raises(MessageTooLargeError, match=f"at most {space} bytes"):
+            order.send_tagged(7, 2, [b""] * (space // 4 + 1))
         with pytest.raises(MessageTooLargeError, match="at least one message"):
             order.send_tagged(7, 2, [])
         assert order.accepted == 1

@@ -202,7 +202,7 @@ def test_duplicate_and_late_acknowledgements_do_nothing() -> None:
 
 
 def test_a_window_of_unsettled_frames() -> None:
-    """A frame makes room when all have its number, and all before it."""
+    """A frame frees its space when all have its number, and all before it."""
     order = machine(window=2)
     assert len(say(order, "a", "b", "c", "d")) == 2
     for frame_id in (1, 2):

@@ -739,7 +739,7 @@ class TestRefusals:
             OrderingConfig(**wrong)
 
     @pytest.mark.parametrize(("body_bytes", "piggybacks"), [(128, 64), (800, 64), (1_000, 4096)])
-    def test_a_body_that_has_no_room_beside_its_piggybacks(self, body_bytes: int, piggybacks: int) -> None:
+    def test_a_body_that_has_no_space_beside_its_piggybacks(self, body_bytes: int, piggybacks: int) -> None:
         """A fragment that is not the last must have MIN_BODY_BYTES, or every receiver rejects it."""
         with pytest.raises(ConfigError, match="most_piggybacks"):
             OrderingConfig(body_bytes=body_bytes, most_piggybacks=piggybacks)

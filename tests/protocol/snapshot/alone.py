@@ -103,12 +103,12 @@ class Link:
         node = self.nodes[member]
         if not node.told:
             return
-        news = node.told.popleft()
-        if isinstance(news, int):
-            node.tokens += news
+        event = node.told.popleft()
+        if isinstance(event, int):
+            node.tokens += event
         else:
             local = LocalState(ordered=node.sent, talks_to_itself=True)
-            self._perform(member, node.machine.supply(news, str(node.tokens).encode(), local, 0))
+            self._perform(member, node.machine.supply(event, str(node.tokens).encode(), local, 0))
 
     @property
     def running(self) -> set[SnapshotId]:

@@ -141,9 +141,9 @@ class Link:
             moment = self._next_moment()
             if moment is None:
                 return
-            assert moment <= end, f"not quiet after {format_ns(limit_ns)}: {self._last_words()}"
+            assert moment <= end, f"not quiet after {format_ns(limit_ns)}: {self._last_state()}"
             self._step(moment)
-        raise AssertionError(f"{MOST_STEPS} steps and still not quiet: {self._last_words()}")
+        raise AssertionError(f"{MOST_STEPS} steps and still not quiet: {self._last_state()}")
 
     def run_for(self, duration_ns: int) -> None:
         end = self.now + duration_ns
@@ -153,7 +153,7 @@ class Link:
                 self.now = end
                 return
             self._step(moment)
-        raise AssertionError(f"{MOST_STEPS} steps before {format_ns(end)}: {self._last_words()}")
+        raise AssertionError(f"{MOST_STEPS} steps before {format_ns(end)}: {self._last_state()}")
 
     # What a test looks at
 
@@ -232,7 +232,7 @@ class Link:
             batches[flight.to, flight.source].append(flight)
         return list(batches.values())
 
-    def _last_words(self) -> str:
+    def _last_state(self) -> str:
         return "; ".join(
             f"{format_ns(f.sent_at)} {f.source.name}->{f.to.name} {type(f.frame).__name__}" for f in self.log[-12:]
         )

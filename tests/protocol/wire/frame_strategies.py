@@ -75,7 +75,7 @@ BEAT = (st.integers(0, 1 << 62), st.integers(0, 1 << 62), SPANS, st.integers(0, 
 
 
 def frame_classes() -> set[type[Frame]]:
-    """Every kind that the wire room knows."""
+    """Every kind that the wire package knows."""
     found = [entry for entry in vars(frames).values() if isinstance(entry, type) and issubclass(entry, Frame)]
     return set(found) - {Frame}
 

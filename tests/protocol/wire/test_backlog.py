@@ -115,11 +115,11 @@ def test_a_message_that_finds_space_leaves_in_a_body_of_its_own() -> None:
 
 def test_the_largest_message_that_fits_is_packed_and_one_byte_more_is_cut() -> None:
     backlog = Backlog(100)
-    room = 100 - HEADER.size - LENGTH_BYTES
-    backlog.extend([b"x" * room])
+    space = 100 - HEADER.size - LENGTH_BYTES
+    backlog.extend([b"x" * space])
     body, completed = backlog.take()
     assert (len(body), completed) == (100, 1)
-    backlog.extend([b"x" * (room + 1)])
+    backlog.extend([b"x" * (space + 1)])
     assert [backlog.take()[1] for _ in range(2)] == [0, 1]
 
 

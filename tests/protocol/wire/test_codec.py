@@ -245,7 +245,7 @@ def test_a_data_frame_never_needs_more_than_the_stated_overhead() -> None:
     sizes = {type(frame): len(encode(GROUP, SOURCE, DESTINATION, frame)) for frame in frames}
     beside_piggybacks = sizes.pop(OrderData)
     assert max(sizes.values()) == DATA_OVERHEAD + len(BODY)
-    assert beside_piggybacks <= DATA_OVERHEAD + NUMBER.size + len(BODY)  # the room of one number that could ride along
+    assert beside_piggybacks <= DATA_OVERHEAD + NUMBER.size + len(BODY)  # space for one piggybacked number
 
 
 # Why bytes are not a frame: each reason, with datagrams that have it.

@@ -1,4 +1,5 @@
-"""A lock that one caller in the whole group holds at a time. First come, first served; who leaves the view lets go.
+"""A lock that one caller in the whole group holds at a time. First come, first served; a member that leaves the view
+releases it.
 
     acquire   ->  free: held by the caller, with the operation's position as its token; else it waits in the line
     release   ->  of the holder: the next in the line holds it; of one who waits: it leaves the line
@@ -151,7 +152,7 @@ class Lock(Block):
                 f"lock {self.name!r} was lost while it was held: this member was out of the group's primary view; "
                 f"what was done since may have met what others did, unless tokens were compared"
             )
-        await asyncio.shield(released)  # whoever is cancelled here has let go all the same
+        await asyncio.shield(released)  # a cancellation here does not stop the release, which was already sent
 
     async def __aenter__(self) -> int:
         return await self.acquire()

@@ -128,10 +128,10 @@ def same_log(journals: Sequence[Path]) -> tuple[bool, str, pa.Table]:
     log = first.drop_columns([OWN])
     differing = [path.name for path in journals[1:] if not read_journal(path).drop_columns([OWN]).equals(log)]
     positions = first.column("position").to_pylist()
-    is_whole = positions == list(range(1, len(positions) + 1))
+    is_complete = positions == list(range(1, len(positions) + 1))
     if differing:
         return False, f"the journals of {', '.join(differing)} differ from that of {journals[0].name}", first
-    if not is_whole:
+    if not is_complete:
         return False, f"positions 1 to {len(positions)} are not all there, once each", first
     return True, f"{len(positions):,} positions, the same message at each in all {len(journals)} journals", first
 

@@ -20,7 +20,7 @@ from motet.log.journal.columns import FrameRows, RowBatch
 from motet.log.journal.disk import RealDisk
 from motet.log.journal.reader import JournalReader
 from motet.log.journal.records import INCOMPLETE, VIEW_FIELDS, HashChain, RecordKind
-from motet.log.journal.scan import DAMAGED_BODY, Found, Opening, Readable, Scan, read_opening
+from motet.log.journal.scan import DAMAGED_BODY, Opening, Readable, Scan, ScannedRecord, read_opening
 from motet.log.journal.segments import segment_names
 from motet.protocol.core.view import ViewId
 from motet.protocol.wire.fields import U64, MalformedError, Reader
@@ -154,7 +154,7 @@ class SegmentScan(JournalReader):
             )
         self._mark(state.stable)
 
-    def _records(self, file: Readable, opening: Opening) -> Iterator[Found]:
+    def _records(self, file: Readable, opening: Opening) -> Iterator[ScannedRecord]:
         """All records that are whole, in the order of the file; the chained hash is checked along the way."""
         offset, chain = opening.end, HashChain(opening.head.chain, opening.state.begun)
         while True:
@@ -181,7 +181,7 @@ class SegmentScan(JournalReader):
             self._note_damage(self._position, f"{scan.flaw} (byte {scan.end}); nothing behind it can be read")
         return 0
 
-    def _follow(self, chain: HashChain, found: Found) -> HashChain:
+    def _follow(self, chain: HashChain, found: ScannedRecord) -> HashChain:
         head = found.head
         if head.kind == RecordKind.VIEW:
             chain.begun.clear()
@@ -191,7 +191,7 @@ class SegmentScan(JournalReader):
             return HashChain(head.chain)
         return chain
 
-    def _batches(self, records: Iterator[Found], names: list[str]) -> Iterator[pa.RecordBatch]:
+    def _batches(self, records: Iterator[ScannedRecord], names: list[str]) -> Iterator[pa.RecordBatch]:
         batch = RowBatch()
         due = 0
         begun: dict[int, list[bytes]] = {}
@@ -208,7 +208,7 @@ class SegmentScan(JournalReader):
         if batch.frames:
             yield batch.build(self._senders, is_encoded=True)
 
-    def _taken(self, found: Found, names: list[str], begun: dict[int, list[bytes]]) -> FrameRows | None:
+    def _taken(self, found: ScannedRecord, names: list[str], begun: dict[int, list[bytes]]) -> FrameRows | None:
         try:
             if found.head.kind == RecordKind.STABLE:
                 self._mark(U64.read(Reader(bytes(found.body))))
@@ -219,7 +219,7 @@ class SegmentScan(JournalReader):
             self._note_damage(found.head.position - 1, f"{error} (byte {found.offset})")
             return None
 
-    def _enter(self, found: Found) -> None:
+    def _enter(self, found: ScannedRecord) -> None:
         view, epoch, _ = VIEW_FIELDS.read(Reader(bytes(found.body)))
         self._view = _view_text(view.id)
         names = tuple(owner.in_full(member) for member in view.members)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from motet.errors import JournalDivergedError, JournalTrimmedError
 from motet.log.journal.records import VIEW_FIELDS, Entry, HashChain, RecordKind, ViewRecord, record_bytes
-from motet.log.journal.scan import Found, Scan
+from motet.log.journal.scan import Scan, ScannedRecord
 from motet.log.journal.segments import Segment
 from motet.log.journal.state import LogState
 from motet.log.journal.store import Store
@@ -94,7 +94,7 @@ def _place_of(store: Store, position: int) -> tuple[int, int, ViewId]:
     return store.segment_of(position), place[1] + place[2].size, place[2].view
 
 
-def _lacking(store: Store, at: int, offset: int, view: ViewId, cursor: Cursor) -> Iterator[Found]:
+def _lacking(store: Store, at: int, offset: int, view: ViewId, cursor: Cursor) -> Iterator[ScannedRecord]:
     """What the peer does not have: it may know of later views at the same position, and of frames that end nothing."""
     extra = cursor.extra
     for found in _shared_records(store, at, offset):
@@ -108,7 +108,7 @@ def _lacking(store: Store, at: int, offset: int, view: ViewId, cursor: Cursor) -
             yield found
 
 
-def _shared_records(store: Store, at: int, offset: int) -> Iterator[Found]:
+def _shared_records(store: Store, at: int, offset: int) -> Iterator[ScannedRecord]:
     for number, segment in enumerate(store.segments[at:]):
         with store.reading(segment) as file:
             for found in Scan(file, offset if number == 0 else segment.opening.end):
@@ -173,7 +173,7 @@ def entries_of(data: bytes, names: dict[int, Address]) -> Iterator[Entry]:
             yield _entry(found, names[found.head.sender])
 
 
-def _entry_of(found: Found, names: dict[int, Address], chain: HashChain, position: int) -> Entry:
+def _entry_of(found: ScannedRecord, names: dict[int, Address], chain: HashChain, position: int) -> Entry:
     head = found.head
     if head.sender not in names:
         raise _diverged(position, f"sender {head.sender:016x} is not in the view")
@@ -182,14 +182,14 @@ def _entry_of(found: Found, names: dict[int, Address], chain: HashChain, positio
     return _entry(found, names[head.sender])
 
 
-def _entry(found: Found, sender: Address) -> Entry:
+def _entry(found: ScannedRecord, sender: Address) -> Entry:
     head = found.head
     tag = (head.producer, head.sequence) if head.is_tagged else None
     where = (head.seqno, head.sent_at, head.at, head.view, tag)
     return Entry(head.position, head.messages, sender, *where, bytes(found.body))
 
 
-def _view_of(found: Found) -> ViewRecord:
+def _view_of(found: ScannedRecord) -> ViewRecord:
     try:
         view, epoch, producers = VIEW_FIELDS.read(Reader(bytes(found.body)))
     except MalformedError as error:

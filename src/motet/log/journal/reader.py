@@ -20,7 +20,7 @@ from motet.log.journal.columns import FrameRows, RowBatch, packed_rows
 from motet.log.journal.disk import Disk, File, RealDisk
 from motet.log.journal.owner import load
 from motet.log.journal.records import HEAD_BYTES, INCOMPLETE, VIEW_FIELDS, RecordKind, ViewRecord
-from motet.log.journal.scan import FIRST_RECORD_AT, Found, Opening, Scan, intact_heads, read_opening
+from motet.log.journal.scan import FIRST_RECORD_AT, Opening, Scan, ScannedRecord, intact_heads, read_opening
 from motet.log.journal.segments import Index, note, segment_names
 from motet.log.journal.state import LogState
 from motet.protocol.core.identity import Address
@@ -214,7 +214,7 @@ class JournalReader:
             f"positions never are: read up to bounds().stable"
         )
 
-    def _rows_of(self, found: Found, names: list[str], begun: dict[int, list[bytes]]) -> FrameRows | None:
+    def _rows_of(self, found: ScannedRecord, names: list[str], begun: dict[int, list[bytes]]) -> FrameRows | None:
         head = found.head
         if head.kind == RecordKind.VIEW:
             self._learn(VIEW_FIELDS.read(Reader(bytes(found.body)))[0])
@@ -231,7 +231,7 @@ class JournalReader:
             raise JournalCorruptError(names[-1], found.offset, head.position - 1, reason)
         return self._fragment(found, names, begun)
 
-    def _fragment(self, found: Found, names: list[str], begun: dict[int, list[bytes]]) -> FrameRows | None:
+    def _fragment(self, found: ScannedRecord, names: list[str], begun: dict[int, list[bytes]]) -> FrameRows | None:
         head = found.head
         _, port, total, offset = FRAGMENT_HEADER.unpack_from(found.body)
         chunk = bytes(found.body[FRAGMENT_HEADER.size :])
@@ -249,7 +249,7 @@ class JournalReader:
         data = b"" if is_null else message
         return FrameRows(head.position, head, port, np.array([len(data)], np.uint32), data, is_null)
 
-    def _begun_before(self, found: Found, names: list[str]) -> list[bytes]:
+    def _begun_before(self, found: ScannedRecord, names: list[str]) -> list[bytes]:
         """Fragments of the message that ends here, from before the place where reading began."""
         chunks: list[bytes] = []
         start = len(names) - 1
@@ -330,7 +330,7 @@ class JournalReader:
                 self._note_view(indexed, found)
         indexed.flaw = scan.flaw
 
-    def _note_view(self, indexed: _IndexedSegment, found: Found) -> None:
+    def _note_view(self, indexed: _IndexedSegment, found: ScannedRecord) -> None:
         view, epoch, producers = VIEW_FIELDS.read(Reader(bytes(found.body)))
         indexed.views.append(ViewRecord(view, epoch, found.head.position - 1, found.head.at, producers))
         self._learn(view)
@@ -367,7 +367,7 @@ def _first_of(name: str) -> int:
     return int(name.partition(".")[0])
 
 
-def _flaw_of_fragment(found: Found) -> str | None:
+def _flaw_of_fragment(found: ScannedRecord) -> str | None:
     """Validate a fragment: a checksum proves that a record is what was written, not that the writer was correct."""
     if found.head.messages > 1:
         return f"a fragment that ends {found.head.messages} messages"
@@ -375,7 +375,7 @@ def _flaw_of_fragment(found: Found) -> str | None:
     return reason if reason is not None or found.body[0] == FRAGMENT else "a frame that is no fragment"
 
 
-def _collect(chunks: list[bytes], found: Found) -> None:
+def _collect(chunks: list[bytes], found: ScannedRecord) -> None:
     if found.head.messages or _flaw_of_fragment(found) is not None:
         chunks.clear()
         return

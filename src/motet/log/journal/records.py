@@ -241,7 +241,7 @@ class HashChain:
     """The hash over the order, for which a message counts where it ends.
 
     Fragments are hashed aside until the last one comes: those of a message that a view change cuts short are in the
-    journals of the members that were there, and not in that of one who came in with the view.
+    journals of the members that were there, and not in that of a member that joined with the view.
     """
 
     __slots__ = ("begun", "value")

@@ -38,7 +38,7 @@ class Readable(Protocol):
     def size(self) -> int: ...
 
 
-class Found(NamedTuple):
+class ScannedRecord(NamedTuple):
     offset: int
     head: Head
     shared: bytes  # the part of the head that is the same at all members
@@ -62,7 +62,7 @@ class Scan:
         self._window = window or (HEADS_WINDOW_BYTES if heads_only else WINDOW_BYTES)
         self._wanted = 0  # bytes of a record that did not fit into the window
 
-    def __iter__(self) -> Iterator[Found]:
+    def __iter__(self) -> Iterator[ScannedRecord]:
         while self.end < self._size and self.flaw is None:
             start = self.end
             wanted = min(max(self._window, self._wanted), self._size - start)
@@ -73,7 +73,7 @@ class Scan:
             while (found := self._next(data, start)) is not None:
                 yield found
 
-    def _next(self, data: bytes, start: int) -> Found | None:
+    def _next(self, data: bytes, start: int) -> ScannedRecord | None:
         """The record at `end`, if it is complete and in `data`."""
         at = self.end - start
         if at >= len(data):
@@ -91,21 +91,21 @@ class Scan:
                 return self._stop(DAMAGED_BODY)
             if data.count(0, body_at + head.body_bytes, at + size) != at + size - body_at - head.body_bytes:
                 return self._stop("bytes behind a record that should be zero")
-        found = Found(self.end, head, data[at + SHARED_AT : body_at], body, view[at : at + size])
+        found = ScannedRecord(self.end, head, data[at + SHARED_AT : body_at], body, view[at : at + size])
         self.end += size
         return found
 
     def _skips(self, head: Head) -> bool:
         return self._heads_only and head.kind == RecordKind.FRAME
 
-    def _lacks(self, reached: int, wanted: int) -> Found | None:
+    def _lacks(self, reached: int, wanted: int) -> ScannedRecord | None:
         """The window ends here; if the file does, too, the record is incomplete."""
         self._wanted = wanted
         if reached >= self._size > self.end:
             self.flaw = INCOMPLETE
         return None
 
-    def _stop(self, flaw: str) -> Found | None:
+    def _stop(self, flaw: str) -> ScannedRecord | None:
         self.flaw = flaw
         return None
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from motet.log.journal.disk import Disk, File
 from motet.log.journal.records import FILE_HEADER, MAGIC, STATE, VERSION, Head, RecordKind, parse_head, record_bytes
-from motet.log.journal.scan import FIRST_RECORD_AT, Found, Opening, Scan
+from motet.log.journal.scan import FIRST_RECORD_AT, Opening, Scan, ScannedRecord
 from motet.log.journal.state import LogState
 from motet.protocol.core.identity import Address
 
@@ -89,7 +89,7 @@ def build_index(file: File, step: int) -> Index:
     return index
 
 
-def note(index: Index, found: Found) -> None:
+def note(index: Index, found: ScannedRecord) -> None:
     if found.head.kind == RecordKind.FRAME:
         index.note(found.head.position, found.offset)
 

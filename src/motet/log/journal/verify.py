@@ -14,7 +14,7 @@ from motet.errors import JournalCorruptError, JournalError
 from motet.log.journal.disk import Disk, RealDisk
 from motet.log.journal.owner import NAME, Owner, load
 from motet.log.journal.records import RecordKind
-from motet.log.journal.scan import Found, Opening, Scan, intact_heads, read_opening
+from motet.log.journal.scan import Opening, Scan, ScannedRecord, intact_heads, read_opening
 from motet.log.journal.segments import segment_names
 from motet.log.journal.state import LogState
 from motet.protocol.wire.body import flaw as flaw_of_body
@@ -156,7 +156,7 @@ class _Verifier:
             return "what it says of the view and of unfinished messages is not what came before"
         return None
 
-    def _flaw_of(self, found: Found) -> str | None:
+    def _flaw_of(self, found: ScannedRecord) -> str | None:
         assert self._state is not None
         if (reason := self._state.flaw(found.head, found.shared, found.body)) is not None:
             return reason

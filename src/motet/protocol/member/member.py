@@ -518,7 +518,7 @@ class Member:
             elif isinstance(frame, MEMBERSHIP_FRAMES):
                 effects += self._membership.receive(source, frame, now)
         if self._membership is not None and self.channel.ordering is not None:
-            self.channel.ordering.allow_fast_path(self._membership.is_well_heard(now))
+            self.channel.ordering.allow_fast_path(self._membership.is_received_by_all(now))
         return effects
 
     # Effects of the machines: routed to other machines, or turned into datagrams and messages

@@ -1,6 +1,6 @@
 """Whether large datagrams are left to IP to cut, or cut by us into segments with parity, by what is lost of them.
 
-    path          a datagram that fits one packet of the path is never cut; on loopback none ever is
+    path          a datagram that fits one packet of the path is never cut, and on loopback none is cut
     WHOLE         large datagrams leave in one piece, which is the fastest where nothing is lost; IP cuts them
     LIGHT         they are cut into segments, with parity for every 8 of them
     GRID          with parity for columns of 5 and for rows
@@ -16,7 +16,7 @@
 After each step SETTLING_FRAMES pass unjudged: what is asked for meanwhile left before it. Frames are counted per
 receiver, repairs included. Nothing here depends on time: a stream that stands still proves nothing.
 
-Invariant: while the path is not known to be narrower than our datagrams, the mode is WHOLE.
+Invariant: the mode stays WHOLE while the path is not known to be narrower than our datagrams.
 """
 
 from __future__ import annotations

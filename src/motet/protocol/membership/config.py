@@ -19,19 +19,19 @@ class MembershipConfig:
     detector: DetectorConfig = field(default_factory=DetectorConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
     transfer: TransferConfig = field(default_factory=TransferConfig)
-    may_bootstrap: bool = True  # a process that lost its memory of a group must not found one anew
+    may_bootstrap: bool = True  # False for a process that lost its durable state: it must not bootstrap a group anew
     bootstrap_without_lookup: bool = (
         False  # also while a look-up of DNS or a directory has failed: nobody knows who is there
     )
     gather_ns: int = 100 * MILLISECOND  # from the first sight of another view to the merge: others may come with it
     timeout_ns: int = SECOND  # how long one who should not lead a merge waits for the one who should
-    found_ns: int = 1_200 * MILLISECOND  # nobody else was heard for so long: longer than a probe interval
+    bootstrap_after_ns: int = 1_200 * MILLISECOND  # this long without any answer; longer than a probe interval
     most_parts: int = 64  # views that are merged at once; the rest follows in the next merge
 
     def __post_init__(self) -> None:
         require_between("gather_ns", self.gather_ns, 0, 60 * SECOND)
         require_between("timeout_ns", self.timeout_ns, self.gather_ns, 600 * SECOND)
-        require_between("found_ns", self.found_ns, 0, 600 * SECOND)
+        require_between("bootstrap_after_ns", self.bootstrap_after_ns, 0, 600 * SECOND)
         require_between("most_parts", self.most_parts, 2, 256)
 
     @classmethod
@@ -43,7 +43,7 @@ class MembershipConfig:
             EngineConfig(retry_ns=20 * MILLISECOND, answer_ns=250 * MILLISECOND, answer_max_ns=10 * SECOND),
             gather_ns=50 * MILLISECOND,
             timeout_ns=500 * MILLISECOND,
-            found_ns=600 * MILLISECOND,
+            bootstrap_after_ns=600 * MILLISECOND,
         )
 
     @classmethod
@@ -61,7 +61,7 @@ class MembershipConfig:
             TransferConfig(chunk_bytes=1_200, window=256, retry_ns=500 * MILLISECOND),
             gather_ns=SECOND,
             timeout_ns=5 * SECOND,
-            found_ns=6 * SECOND,
+            bootstrap_after_ns=6 * SECOND,
         )
 
     def with_seeds(self, *endpoints: Endpoint) -> MembershipConfig:

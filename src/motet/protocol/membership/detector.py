@@ -35,7 +35,7 @@ from motet.protocol.core.view import NO_VIEW, ViewId
 from motet.protocol.membership.links import LEAST_LOSS, LOSS_SCALE, Link, Links, doubt, tries
 from motet.protocol.wire.frames import AreYouAlive, Busy, Heartbeat, IAmAlive, IndirectProbe, Vouched
 
-MOST_UNTOLD = 4  # heartbeats that other traffic may replace in a row
+MOST_REPLACED = 4  # heartbeats that other traffic may replace in a row
 FALSE_POSITIVES = 1e-8  # per silence, where datagrams are lost independently of one another, at the measured rate
 ENOUGH_DOUBT = -log(FALSE_POSITIVES)
 UNANSWERED_BY_CHANCE = 1e-6  # per question of a view change: a member that is dropped there by mistake merges again
@@ -132,9 +132,9 @@ class Standing(Enum):
 
 @dataclass(slots=True)
 class _Peer:
-    heard_at: int
+    received_at: int
     busy_at: int = 0  # the last BUSY that counted since the peer was heard; 0: none
-    is_told_busy: bool = False  # whether BecameBusy was returned since then
+    is_busy_notified: bool = False  # whether BecameBusy was returned since then
     standing: Standing = Standing.TRUSTED
     link: Link = field(default_factory=Link)
     asked_at: int = 0  # when it was last asked: a process that was paused leaves its peers time to answer
@@ -148,7 +148,7 @@ class _Peer:
     @property
     def alive_at(self) -> int:
         """The last sign of life, be it BUSY."""
-        return max(self.heard_at, self.busy_at)
+        return max(self.received_at, self.busy_at)
 
 
 class FailureDetector:
@@ -158,7 +158,7 @@ class FailureDetector:
         self._links = Links()
         self._peers: dict[Address, _Peer] = {}
         self._spoke_at = 0  # when we last sent something to all peers
-        self._told_at: int | None = None  # when we last told them our view, or first had something else to say
+        self._notified_at: int | None = None  # when we last told them our view, or first had something else to say
         self._view = self._view_before = NO_VIEW
 
     def watch(self, peers: Sequence[Address], now: int, view: ViewId = NO_VIEW) -> None:
@@ -172,7 +172,7 @@ class FailureDetector:
     def spoke(self, now: int) -> None:
         """We sent something to every peer: no heartbeat is needed for a while."""
         self._spoke_at = now
-        self._told_at = now if self._told_at is None else self._told_at
+        self._notified_at = now if self._notified_at is None else self._notified_at
 
     def heard(self, peer: Address, now: int) -> list[Effect]:
         """Any frame of `peer` arrived."""
@@ -180,9 +180,9 @@ class FailureDetector:
         if state is None:
             return []
         if state.standing is Standing.TRUSTED and not state.askers and not state.busy_at:
-            state.heard_at = now
+            state.received_at = now
             return []
-        return self._heard_again(peer, state, now)
+        return self._received_again(peer, state, now)
 
     def receive_busy(self, peer: Address, frame: Busy, now: int) -> list[Effect]:
         """The process of `peer` is alive, and its driver does not run. That is a sign of life for a limited time only.
@@ -192,12 +192,12 @@ class FailureDetector:
         """
         state = self._peers.get(peer)
         is_current = frame.view in (self._view, self._view_before)
-        if state is None or not is_current or now - state.heard_at > self._config.busy_max_ns:
+        if state is None or not is_current or now - state.received_at > self._config.busy_max_ns:
             return []
         effects = self._alive_again(peer, state, now)
         state.busy_at = now
-        if not state.is_told_busy and now - state.heard_at >= self._config.suspect_ns:
-            state.is_told_busy = True
+        if not state.is_busy_notified and now - state.received_at >= self._config.suspect_ns:
+            state.is_busy_notified = True
             effects.append(BecameBusy(peer))
         return effects
 
@@ -209,11 +209,11 @@ class FailureDetector:
     def busy(self, now: int) -> tuple[Address, ...]:
         return tuple(peer for peer in self._peers if self.is_busy(peer, now))
 
-    def _heard_again(self, peer: Address, state: _Peer, now: int) -> list[Effect]:
+    def _received_again(self, peer: Address, state: _Peer, now: int) -> list[Effect]:
         effects = self._alive_again(peer, state, now)
-        if state.is_told_busy:
+        if state.is_busy_notified:
             effects.append(BecameResponsive(peer))
-        state.heard_at, state.busy_at, state.is_told_busy = now, 0, False
+        state.received_at, state.busy_at, state.is_busy_notified = now, 0, False
         return effects
 
     def _alive_again(self, peer: Address, state: _Peer, now: int) -> list[Effect]:
@@ -276,7 +276,7 @@ class FailureDetector:
     def tick(self, now: int) -> list[Effect]:
         effects: list[Effect] = []
         if self._peers and now >= self._heartbeat_due:
-            self._spoke_at = self._told_at = now
+            self._spoke_at = self._notified_at = now
             effects += [
                 Transmit(peer, Heartbeat(self._view, *self._measured(state, now)))
                 for peer, state in self._peers.items()
@@ -295,16 +295,16 @@ class FailureDetector:
     def _heartbeat_due(self) -> int:
         interval_ns = self._config.heartbeat_ns
         idle_due = self._spoke_at + interval_ns
-        if self._told_at is None:
+        if self._notified_at is None:
             return idle_due
-        most_untold = MOST_UNTOLD if self._links.common.share < LEAST_LOSS else 1
-        return min(idle_due, self._told_at + most_untold * interval_ns)
+        most_replaced = MOST_REPLACED if self._links.common.share < LEAST_LOSS else 1
+        return min(idle_due, self._notified_at + most_replaced * interval_ns)
 
     @property
     def suspects(self) -> tuple[Address, ...]:
         return tuple(peer for peer, state in self._peers.items() if state.standing is Standing.SUSPECTED)
 
-    def was_heard(self, peer: Address, since: int) -> bool:
+    def has_received_from(self, peer: Address, since: int) -> bool:
         return peer in self._peers and self._peers[peer].alive_at >= since
 
     def standing(self, peer: Address) -> Standing | None:
@@ -329,9 +329,9 @@ class FailureDetector:
             for peer, state in self._peers.items()
         }
 
-    def is_well_heard(self, now: int) -> bool:
+    def is_received_by_all(self, now: int) -> bool:
         """Whether all peers hear us, as far as they have told: little is lost, and recent beats of ours were echoed."""
-        recent_ns = 2 * MOST_UNTOLD * self._config.heartbeat_ns  # a busy peer answers only so often
+        recent_ns = 2 * MOST_REPLACED * self._config.heartbeat_ns  # a busy peer answers only so often
         is_echoed = all(state.link.unechoed_ns(now) <= recent_ns for state in self._peers.values())
         return is_echoed and self.loss < LEAST_LOSS
 
@@ -342,7 +342,7 @@ class FailureDetector:
         """
         states = list(self._peers.values())
         worst = max(self._links.unanswered(link) for link in (None, *(state.link for state in states)))
-        slowest_ns = max((state.link.round_trip.timeout_ns for state in states if state.link.heard), default=0)
+        slowest_ns = max((state.link.round_trip.timeout_ns for state in states if state.link.received), default=0)
         wanted_ns = slowest_ns + tries(worst, UNANSWERED_BY_CHANCE) * retry_ns
         return max(min(wanted_ns, most_ns), least_ns)
 
@@ -371,8 +371,8 @@ class FailureDetector:
         if state is None:
             return (0, 0, 0, 0)
         link = state.link
-        echo_delay_ns = now - link.heard_at if link.heard else 0
-        return (link.next_beat(now), link.heard, max(0, echo_delay_ns), int(link.loss.share * LOSS_SCALE))
+        echo_delay_ns = now - link.received_at if link.received else 0
+        return (link.next_beat(now), link.received, max(0, echo_delay_ns), int(link.loss.share * LOSS_SCALE))
 
     def _probe(self, peer: Address, state: _Peer, now: int) -> Effect:
         return Transmit(peer, AreYouAlive(*self._measured(state, now)))
@@ -429,4 +429,4 @@ class FailureDetector:
             assert state.vouches <= MOST_VOUCHES
             assert len(state.askers) <= len(self._peers)
             assert 0 <= state.link.loss.share <= 1
-            assert state.busy_at or not state.is_told_busy
+            assert state.busy_at or not state.is_busy_notified

@@ -5,9 +5,9 @@
     HELLO of anybody                   -> HELLO_BACK to it; a stranger is asked in return
     HELLO_BACK, nonce of this round
       or the one before                -> its sender is an acquaintance, and its coordinator is asked as well
-    the same, under another nonce      -> ignored: it may be of an earlier life, or of a link that works no more
-    the same, of another life than the
-      member that lived there          -> that member was replaced: it restarted and is dead
+    the same, under another nonce      -> ignored: it may be of an earlier incarnation, or of a link that works no more
+    the same, of another incarnation
+      than the member had there         -> that member was replaced: it restarted and is dead
     a source found endpoints           -> the new ones are asked at once, the others in their turn
     a look-up failed                   -> what it named before stays; nobody may bootstrap until one succeeds again
     a datagram for an earlier
@@ -122,9 +122,9 @@ class _Round:
 
 @dataclass(frozen=True, slots=True)
 class _Acquaintance:
-    """An endpoint without a member that is asked until former_ns after `heard_at`."""
+    """An endpoint without a member that is asked until former_ns after `received_at`."""
 
-    heard_at: int
+    received_at: int
     answer: HelloBack | None = None  # None: a former member that has not answered since, or one that is forgotten
 
 
@@ -191,7 +191,7 @@ class Discovery:
     def foreign(self, now: int) -> tuple[ViewSummary, ...]:
         """Other views, each as its own coordinator told it a short while ago."""
         fresh_ns = FRESH_PROBES * self._config.probe_ns
-        recent = (one.answer for one in self._acquaintances.values() if now - one.heard_at <= fresh_ns)
+        recent = (one.answer for one in self._acquaintances.values() if now - one.received_at <= fresh_ns)
         told = [answer.view for answer in recent if answer is not None and answer.sender == answer.view.coordinator]
         others = (summary for summary in told if summary.id != self._view.id)
         return tuple(sorted(others, key=lambda summary: (summary.id, summary.coordinator)))
@@ -276,7 +276,7 @@ class Discovery:
         """A merge with it failed: its view is foreign again when it answers again, for which it is still asked."""
         one = self._acquaintances.get(coordinator.endpoint)
         if one is not None and one.answer is not None and one.answer.sender == coordinator:
-            self._acquaintances[coordinator.endpoint] = _Acquaintance(one.heard_at)
+            self._acquaintances[coordinator.endpoint] = _Acquaintance(one.received_at)
 
     def tick(self, now: int) -> list[Effect]:
         deadline = self.next_deadline()
@@ -285,7 +285,7 @@ class Discovery:
         self._due, self._wait_ns = now + self._wait_ns, min(2 * self._wait_ns, self._config.probe_ns)
         self._rounds += 1
         self._before, self._round = self._round, self._draw_round()
-        kept = ((at, one) for at, one in self._acquaintances.items() if now - one.heard_at <= self._config.former_ns)
+        kept = ((at, one) for at, one in self._acquaintances.items() if now - one.received_at <= self._config.former_ns)
         self._acquaintances = dict(kept)
         return self._ask(self._turn()) + [
             Announce(source, self._hello()) if isinstance(source, IpMulticast) else Consult(source)
@@ -335,7 +335,7 @@ class Discovery:
         return Hello(self._local, self._view.summary, self._round.nonce)
 
     def _is_stranger(self, endpoint: Endpoint, one: _Acquaintance) -> bool:
-        """Not of the view, and not merely a former life of somebody who is."""
+        """Whether it is not of the view, nor an earlier incarnation of a member of the view."""
         return endpoint not in self._homes if one.answer is None else one.answer.sender not in self._view
 
     def _others(self, endpoints: Sequence[Endpoint]) -> tuple[Endpoint, ...]:

@@ -46,7 +46,7 @@ class FlushTarget(Protocol):
         """Deliver the rest; of the log only if it continues in the view that follows."""
 
     def take_over(self, log: LogCheckpoint) -> list[Effect]:
-        """The log of those whom we join from outside stands there; what we delivered otherwise is taken back.
+        """Continue the log of the members that we join from outside there; what we delivered otherwise is rolled back.
 
         Called between `end_view` and `begin_view`. Its effects come before the view is installed, because a journal
         has to be cut before the view is written to it.

@@ -58,8 +58,8 @@ class Link:
     loss_out: float = 0.0  # of what we send, as the peer tells it
     round_trip: RoundTrip = field(default_factory=_round_trip)
     beat: int = 0  # the last one that we sent
-    heard: int = 0  # the highest one that arrived
-    heard_at: int = 0
+    received: int = 0  # the highest one that arrived
+    received_at: int = 0
     has_echo: bool = False  # a round trip was measured
     _sent_at: dict[int, int] = field(default_factory=dict)  # beats whose echo may still come
 
@@ -81,15 +81,15 @@ class Link:
 
     def is_late(self, beat: int) -> bool:
         """Whether this beat was overtaken: what it says was true once, and may be no more."""
-        return self.heard - LATE_BEATS < beat <= self.heard
+        return self.received - LATE_BEATS < beat <= self.received
 
     def arrived(self, beat: int, now: int) -> int | None:
         """How many beats are missing before this one; None for one that says nothing about loss."""
         if self.is_late(beat):
             return None
-        is_new_count = not self.heard or not self.heard < beat <= self.heard + MOST_BEATS
-        gap = 0 if is_new_count else min(beat - self.heard - 1, MOST_GAP)
-        self.heard, self.heard_at = beat, now
+        is_new_count = not self.received or not self.received < beat <= self.received + MOST_BEATS
+        gap = 0 if is_new_count else min(beat - self.received - 1, MOST_GAP)
+        self.received, self.received_at = beat, now
         return gap
 
     def echoed(self, beat: int, echo_delay_ns: int, now: int) -> None:

@@ -25,7 +25,14 @@ from motet.protocol.core.units import SECOND
 from motet.protocol.core.view import NO_VIEW, View, ViewId, ViewSummary
 from motet.protocol.membership.config import MembershipConfig
 from motet.protocol.membership.context import IN_DOUBT_ANSWERS
-from motet.protocol.membership.detector import MOST_UNTOLD, FailureDetector, LinkReport, SignOfLife, Suspected, Trusted
+from motet.protocol.membership.detector import (
+    MOST_REPLACED,
+    FailureDetector,
+    LinkReport,
+    SignOfLife,
+    Suspected,
+    Trusted,
+)
 from motet.protocol.membership.discovery import FRESH_PROBES, Discovery, DnsName, SharedDirectory
 from motet.protocol.membership.engine import FRAMES as ENGINE_FRAMES
 from motet.protocol.membership.engine import (
@@ -296,7 +303,7 @@ class Membership(MembershipCallbacks):
         return self._has_bootstrap_quorum(members) and self._is_quiet(self._now)
 
     def was_alive(self, member: Address, since: int) -> bool:
-        return self._detector.was_heard(member, since)
+        return self._detector.has_received_from(member, since)
 
     def is_busy(self, member: Address, now: int) -> bool:
         return self._detector.is_busy(member, now)
@@ -309,9 +316,9 @@ class Membership(MembershipCallbacks):
     def answer_ns(self, config: EngineConfig) -> int:
         return self._detector.answer_ns(config.retry_ns, config.answer_ns, config.answer_max_ns)
 
-    def is_well_heard(self, now: int) -> bool:
+    def is_received_by_all(self, now: int) -> bool:
         """Whether all members receive from us, as far as they have reported."""
-        return self._detector.is_well_heard(now)
+        return self._detector.is_received_by_all(now)
 
     def links(self) -> dict[Address, LinkReport]:
         """What is measured of the link with each other member, and how long its crash would go unnoticed."""
@@ -330,18 +337,18 @@ class Membership(MembershipCallbacks):
         return due is not None and now >= due
 
     def _quiet_from(self, *, counts_strangers: bool) -> int | None:
-        """When silence will have lasted for found_ns. None: a look-up has failed, so it does not say who is there."""
-        discovery, found_ns = self._discovery, self._config.found_ns
+        """When silence suffices to bootstrap. None while a look-up fails, because silence then proves nothing."""
+        discovery, bootstrap_after_ns = self._discovery, self._config.bootstrap_after_ns
         looked_up_at = 0 if self._config.bootstrap_without_lookup else discovery.looked_up_at
         if looked_up_at is None:
             return None
         heard = (self._started_at, looked_up_at, discovery.heard_foreign_at if counts_strangers else None)
-        quiet_from = max((at for at in heard if at is not None), default=0) + found_ns
+        quiet_from = max((at for at in heard if at is not None), default=0) + bootstrap_after_ns
         if discovery.heard_primary_at is None:
             return quiet_from
         # A few answers of an existing group may be lost before it counts as gone.
         fresh_ns = FRESH_PROBES * self._config.discovery.probe_ns
-        return max(quiet_from, discovery.heard_primary_at + max(found_ns, fresh_ns))
+        return max(quiet_from, discovery.heard_primary_at + max(bootstrap_after_ns, fresh_ns))
 
     # Effects of the parts, for one another
 
@@ -444,7 +451,7 @@ class Membership(MembershipCallbacks):
         Signs of a different view have to come for so long, with none of ours between them: one that was delayed on its
         way says nothing about where its sender is now.
         """
-        return 2 * self.answer_ns(self._config.engine) + MOST_UNTOLD * self._config.detector.heartbeat_ns
+        return 2 * self.answer_ns(self._config.engine) + MOST_REPLACED * self._config.detector.heartbeat_ns
 
     def _on_sign_of_life(self, source: Address, frame: SignOfLife, now: int) -> list[Effect]:
         is_late = self._detector.is_late(source, frame)

@@ -1,6 +1,6 @@
 """How far one frame of a peer may move what we know of view numbers, ballot rounds and positions.
 
-Every number on the wire has a bound that leaves room for arithmetic. That alone is not enough: a member that believed
+Every number on the wire has a bound that leaves space for arithmetic. That alone is not enough: a member that believed
 the largest number could never use the next one, and the number is persisted. So a number must also be near what we
 know. A process that knows nothing yet has nothing to compare with: it accepts all but the last jump below the bound.
 """

@@ -3,7 +3,7 @@
     a member cannot receive from another            -> it reports so repeatedly; a pause in that begins a new time
     that has lasted longer than any crash would     -> one of the two has to go: the one from whom more of the
                                                        others cannot receive either, else the junior
-    one of the two is suspected by the coordinator  -> it goes anyway; the other is not to blame
+    one of the two is suspected by the coordinator  -> it is removed anyway; the other one stays
     the view is without the one who had to go       -> it is quarantined for a while, and for longer the next time
 
 A link that is cut for good would otherwise bring a member in and throw it out every few seconds, and each time is a

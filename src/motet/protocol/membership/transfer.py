@@ -144,7 +144,7 @@ class _Giving:
     reason: str = ""  # of the refusal
 
     def cut(self, chunk_bytes: int, is_last: bool) -> None:
-        """A full chunk is kept back until more follows: so no state but the empty one ends in an empty chunk."""
+        """A full chunk is buffered until more follows, so that only an empty state ends in an empty chunk."""
         while len(self.rest) > chunk_bytes:
             self.chunks.append(bytes(self.rest[:chunk_bytes]))
             del self.rest[:chunk_bytes]

@@ -116,7 +116,7 @@ class Assembler:
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], _Partial | None] = {}  # the oldest first; None: complete, and handed on
         self._held_bytes = 0
-        self.forgotten = 0  # incomplete datagrams that made room for others
+        self.forgotten = 0  # incomplete datagrams that were dropped to make space for others
 
     def take(self, segment: bytes) -> bytes | None:
         """The datagram that this segment completes, if it completes one."""

@@ -11,8 +11,8 @@ that the coordinator gives up its attempt; or with the result of the view change
 message that a participant then has to fetch is held by another one that answered. A coordinator that is asked to merge
 prepares its part or refuses; if its part cannot survive, it knows so before the leader times out, and refuses as well.
 
-Two kinds of accusations are not checked. A participant that waits for its coordinator accuses a senior member, which
-may rightly have continued without it. And a process that has installed two views since then no longer knows how the
+Two kinds of accusations are not checked. A participant that waits for its coordinator may suspect a senior
+member that rightly continued without it. And a process that has installed two views since then no longer knows how the
 first one ended.
 """
 

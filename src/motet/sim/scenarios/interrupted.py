@@ -1,7 +1,7 @@
 """The scenario `interrupted`: view changes that a fault interrupts at a chosen frame, on a network that loses nothing.
 
 Because only cut links lose datagrams, the rules are stricter than those of `membership`: a process that was reachable
-is never accused (checkers/accusations.py).
+is never suspected, and never times out (checkers/accusations.py).
 """
 
 from __future__ import annotations

@@ -81,8 +81,8 @@ class PresetsPlan(GroupPlan):
         first = "gathers on a good network" if self.gathers_first else "gathers on this network"
         return [
             *GroupPlan.describe(self),
-            f"preset {self.preset}: carrier {ordering.strategy}, fast path up to {ordering.fast_path_members} members, "
-            f"waits for disks: {ordering.waits_for_disk}; {first}; bound {format_ns(self.bound_ns)}",
+            f"preset {self.preset}: strategy {ordering.strategy}, fast path up to {ordering.fast_path_members} members,"
+            f" waits for disks: {ordering.waits_for_disk}; {first}; bound {format_ns(self.bound_ns)}",
             *(f"from {format_ns(chain.at)} {chain.who} sends {len(chain.sizes)} one by one" for chain in self.chains),
         ]
 

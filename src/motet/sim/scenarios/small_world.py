@@ -64,7 +64,7 @@ MEMBERSHIP = replace(
     detector=DetectorConfig(300 * MILLISECOND, 600 * MILLISECOND, 200 * MILLISECOND, verify_attempts=2),
     engine=EngineConfig(retry_ns=50 * MILLISECOND, answer_ns=250 * MILLISECOND),
     timeout_ns=500 * MILLISECOND,
-    found_ns=600 * MILLISECOND,
+    bootstrap_after_ns=600 * MILLISECOND,
 ).with_seeds(*(ADDRESSES[name].endpoint for name in "abc"))  # d is discovered because it contacts the others
 CONFIG = MemberConfig(frame_bytes=1_400, multicast=MulticastConfig(capacity=4), membership=MEMBERSHIP)
 

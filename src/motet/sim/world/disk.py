@@ -115,7 +115,7 @@ class SimDisk:
     # The interface that tests use
 
     @property
-    def pending_units(self) -> int:
+    def pending_steps(self) -> int:
         """How many distinct states a power cut can leave: one per pending byte and per pending metadata change."""
         return sum(len(one.data) if isinstance(one, _DataWrite) else 1 for one in self._pending)
 
@@ -146,7 +146,7 @@ class SimDisk:
 
     def after_crash(self) -> SimDisk:
         """The disk after the process crashed alone: the operating system still holds every pending write."""
-        return self.after_power_cut(self.pending_units)
+        return self.after_power_cut(self.pending_steps)
 
     def flip(self, path: Path, bit: int) -> None:
         """Flip one bit of a file, in its durable and in its visible content."""

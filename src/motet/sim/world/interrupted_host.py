@@ -65,14 +65,14 @@ class InterruptedHost(GroupHost):
             return []
         match effect:
             case Suspected():
-                self._accuse(AccusationKind.SUSPECTED, effect.peer)
+                self._record_accusation(AccusationKind.SUSPECTED, effect.peer)
             case FlushTimedOut():
-                self._accuse(AccusationKind.FLUSH_TIMEOUT, effect.member)
+                self._record_accusation(AccusationKind.FLUSH_TIMEOUT, effect.member)
             case MergeUnanswered():
-                self._accuse(AccusationKind.MERGE_UNANSWERED, *effect.coordinators)
+                self._record_accusation(AccusationKind.MERGE_UNANSWERED, *effect.coordinators)
         return super()._make_real(effect)
 
-    def _accuse(self, what: AccusationKind, *members: Address) -> None:
+    def _record_accusation(self, what: AccusationKind, *members: Address) -> None:
         now = self._world.scheduler.now
         self._world.history.events += [Accusation(now, self.address, member, what) for member in members]
 
