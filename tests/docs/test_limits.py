@@ -36,7 +36,7 @@ TOLD = [  # the number, as the page writes it, and the row in which it stands
     (seal.MOST_KEYS, 8, "| keys held at once | 8 |"),
     (producers.MOST_PRODUCERS, 256, "remembered | 256 per group"),
     (state.MOST_PRODUCERS, 256, "remembered | 256 per group"),
-    (owner.MOST_INCARNATIONS, 256, "| earlier incarnations of a process in its journal | 256 |"),
+    (owner.MOST_INCARNATIONS, 256, "| incarnations of one process that its journal records | 256 |"),
     (send_queues.SEND_QUEUE_BYTES, 2 * MIB, "application's loop | 2 MiB |"),
     (sync.MOST_WAITING, 64, "synchronous script has not taken | 64 |"),
     (transport.MOST_WAITING, 4_096, "the system does not take | 4 096 |"),
