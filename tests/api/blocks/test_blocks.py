@@ -301,7 +301,7 @@ def test_without_a_majority_a_lock_is_lost() -> None:
         await a.acquire()
         world.lose_majority("a")
         assert not a.is_mine
-        with pytest.raises(LockLostError, match="lock 'ledger' was lost while it was held"):
+        with pytest.raises(LockLostError, match="lock 'accounts' was lost while it was held"):
             await a.release()
         await settle()
         assert b.holder is None  # nobody had taken it away meanwhile; it is free all the same
