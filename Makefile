@@ -68,6 +68,7 @@ lock:  ## write deploy/requirements.lock and requirements-dev.lock anew from pyp
 docs: $(STAMP)  ## write the pages that are made from the code, and build all of them into build/site
 	$(BIN)/python -m tests.docs.reference
 	$(BIN)/python -m tests.admin.operations_guide
+	$(BIN)/python -m tests.docs.membership_tables
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 package: $(STAMP)  ## build wheel and sdist into dist, and try the wheel in an empty environment

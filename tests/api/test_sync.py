@@ -73,7 +73,7 @@ def test_it_raises_when_the_member_does_not_answer_in_time() -> None:
         async with cluster("a", "b", config=HASTY) as (a, b):
             await talk(b, a)
             a.inject("cut@b")
-            with pytest.raises(SyncError, match=r"b#\w+ did not answer SYNC within 100\.0 ms; look whether") as error:
+            with pytest.raises(SyncError, match=r"b#\w+ did not answer SYNC within 100\.0 ms; check that") as error:
                 await a.sync(b.address)
             assert error.value.retryable
             a.inject("clear")

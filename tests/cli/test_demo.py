@@ -105,7 +105,7 @@ def test_ctrl_c_leaves_no_process_and_no_file(tmp_path: Path, act: str) -> None:
         process.send_signal(signal.SIGINT)
         rest = process.communicate()[0]
     assert process.returncode == 130, rest
-    assert "Broken off. All processes are ended and the files are removed" in rest
+    assert "Interrupted. All processes are ended and the files are removed" in rest
     assert "Traceback" not in rest
     assert_nothing_lives(tmp_path)
     assert list(tmp_path.iterdir()) == []

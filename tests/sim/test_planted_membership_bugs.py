@@ -215,7 +215,7 @@ def a_joiner_enters_the_ack_table_at_0(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_past_is_forgotten(patch: pytest.MonkeyPatch) -> None:
-    """A process that restarts with its memory does not count for what it was."""
+    """A process that restarts with its durable state does not count for what it was."""
     patch.setattr(participant, "named_chain", lambda past, record: ())
 
 

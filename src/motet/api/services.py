@@ -13,7 +13,7 @@ from motet.config import Config
 from motet.errors import ConfigError, MisuseError, RepeatedAppendError
 from motet.log.service.flight import LogService
 from motet.protocol.core.identity import Address
-from motet.runtime.journal_writer import LogProgress
+from motet.runtime.journal_writer import PublishedProgress
 
 logger = logging.getLogger("motet")
 APPEND_S = 60.0
@@ -91,7 +91,7 @@ def _admin_config(config: Config) -> AdminConfig:
     return AdminConfig(bind=config.admin_bind, token=config.token or None, insecure=config.insecure)
 
 
-def start_services(group: Group, config: Config, log: LogProgress | None) -> None:
+def start_services(group: Group, config: Config, log: PublishedProgress | None) -> None:
     """Start what the config asks for, and let the group close it."""
     loop = asyncio.get_running_loop()
     if config.log_bind:

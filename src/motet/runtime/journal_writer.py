@@ -44,7 +44,7 @@ class JournalWriter:
         self, journal: Journal, member: Member, perform: Perform, *, replays: bool, wall_clock: Callable[[], int]
     ) -> None:
         self.journal = journal
-        self.progress = LogProgress(journal)
+        self.progress = PublishedProgress(journal)
         self._member = member
         self._perform = perform
         self._wall_clock = wall_clock
@@ -261,7 +261,7 @@ class JournalWriter:
         self.journal.close()
 
 
-class LogProgress:
+class PublishedProgress:
     """The progress of the journal, for the threads that serve it (a `LogSource`)."""
 
     def __init__(self, journal: Journal) -> None:

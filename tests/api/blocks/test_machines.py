@@ -10,11 +10,9 @@ from motet.api.blocks import CounterMachine, DictMachine, LockMachine
 from motet.api.blocks import dictionary as dictionary_module
 from motet.api.blocks import lock as lock_module
 from motet.api.blocks.base import PositionedMachine, Refused
-from motet.api.blocks.counter import LEAST, MOST
-from motet.api.blocks.counter import Operation as CounterOperation
+from motet.api.blocks.counter import LEAST, MOST, CounterOperation
 from motet.api.blocks.counter import _packed as counter_operation
-from motet.api.blocks.dictionary import ABSENT, ENTRY_BYTES
-from motet.api.blocks.dictionary import Operation as DictOperation
+from motet.api.blocks.dictionary import ABSENT, ENTRY_BYTES, DictionaryOperation
 from motet.api.blocks.dictionary import _packed as dict_operation
 from motet.api.blocks.lock import ACQUIRE, MOST_WAITING, RELEASE, REQUEST
 from motet.api.blocks.values import encode_value
@@ -54,26 +52,28 @@ def test_a_counter_is_a_number(operations: list[tuple[CounterOperation, int, int
 
 
 DICT_OPERATIONS = (
-    st.tuples(st.just(DictOperation.SET), st.tuples(KEYS, VALUES))
-    | st.tuples(st.just(DictOperation.SET), st.tuples(KEYS, VALUES, KEYS, VALUES))
-    | st.tuples(st.just(DictOperation.DELETE), st.tuples(KEYS))
-    | st.tuples(st.just(DictOperation.CLEAR), st.just(()))
-    | st.tuples(st.just(DictOperation.SET_IF), st.tuples(KEYS, VALUES | st.just(ABSENT), VALUES | st.just(ABSENT)))
+    st.tuples(st.just(DictionaryOperation.SET), st.tuples(KEYS, VALUES))
+    | st.tuples(st.just(DictionaryOperation.SET), st.tuples(KEYS, VALUES, KEYS, VALUES))
+    | st.tuples(st.just(DictionaryOperation.DELETE), st.tuples(KEYS))
+    | st.tuples(st.just(DictionaryOperation.CLEAR), st.just(()))
+    | st.tuples(
+        st.just(DictionaryOperation.SET_IF), st.tuples(KEYS, VALUES | st.just(ABSENT), VALUES | st.just(ABSENT))
+    )
 )
 
 
-def model(entries: dict[bytes, bytes], operation: DictOperation, parts: tuple[bytes, ...]) -> object:
+def model(entries: dict[bytes, bytes], operation: DictionaryOperation, parts: tuple[bytes, ...]) -> object:
     before = entries.get(parts[0], ABSENT) if parts else None
     match operation:
-        case DictOperation.SET:
+        case DictionaryOperation.SET:
             entries.update(zip(parts[::2], parts[1::2], strict=True))
             return before
-        case DictOperation.DELETE:
+        case DictionaryOperation.DELETE:
             return entries.pop(parts[0], ABSENT)
-        case DictOperation.CLEAR:
+        case DictionaryOperation.CLEAR:
             entries.clear()
             return True
-        case DictOperation.SET_IF:
+        case DictionaryOperation.SET_IF:
             if before != parts[1]:
                 return False
             entries[parts[0]] = parts[2]
@@ -83,7 +83,7 @@ def model(entries: dict[bytes, bytes], operation: DictOperation, parts: tuple[by
 
 
 @given(st.lists(DICT_OPERATIONS, max_size=30))
-def test_a_dict_is_a_dict(operations: list[tuple[DictOperation, tuple[bytes, ...]]]) -> None:
+def test_a_dict_is_a_dict(operations: list[tuple[DictionaryOperation, tuple[bytes, ...]]]) -> None:
     changes: dict[str, bytes] = {}  # as somebody who watches would put it together
 
     def watch(position: int, key: str, value: bytes) -> None:
@@ -102,17 +102,17 @@ def test_a_dict_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dictionary_module, "MOST_BYTES", 3 * (ENTRY_BYTES + 2))
     machine, value = DictMachine(), encode_value(1)
     for key in (b"a", b"b", b"c"):
-        assert machine.apply(1, A, 1, dict_operation(DictOperation.SET, key, value)) == ABSENT
+        assert machine.apply(1, A, 1, dict_operation(DictionaryOperation.SET, key, value)) == ABSENT
     for refused in (
-        dict_operation(DictOperation.SET, b"d", value),
-        dict_operation(DictOperation.SET, b"a", encode_value(10)),
-        dict_operation(DictOperation.SET_IF, b"d", ABSENT, value),
+        dict_operation(DictionaryOperation.SET, b"d", value),
+        dict_operation(DictionaryOperation.SET, b"a", encode_value(10)),
+        dict_operation(DictionaryOperation.SET_IF, b"d", ABSENT, value),
     ):
         result = machine.apply(2, A, 1, refused)
         assert isinstance(result, Refused)
         assert result.reason.endswith("bytes, and 198 are the most")
     assert sorted(machine.entries) == ["a", "b", "c"]
-    assert machine.apply(3, A, 1, dict_operation(DictOperation.SET, b"a", encode_value(2))) == value
+    assert machine.apply(3, A, 1, dict_operation(DictionaryOperation.SET, b"a", encode_value(2))) == value
     machine._check()
 
 
@@ -203,13 +203,13 @@ def _some_operation(rng: Random) -> bytes:
         [
             rng.randbytes(rng.randrange(1, 30)),
             counter_operation(rng.choice(list(CounterOperation)), rng.randrange(-3, 3), rng.randrange(-3, 3)),
-            dict_operation(DictOperation.SET, rng.choice(keys), rng.choice(values)),
-            dict_operation(DictOperation.DELETE, rng.choice(keys)),
-            dict_operation(DictOperation.SET_IF, rng.choice(keys), rng.choice(values), rng.choice(values)),
-            dict_operation(DictOperation.CLEAR, b"too much"),
+            dict_operation(DictionaryOperation.SET, rng.choice(keys), rng.choice(values)),
+            dict_operation(DictionaryOperation.DELETE, rng.choice(keys)),
+            dict_operation(DictionaryOperation.SET_IF, rng.choice(keys), rng.choice(values), rng.choice(values)),
+            dict_operation(DictionaryOperation.CLEAR, b"too much"),
             ACQUIRE,
             RELEASE + REQUEST.pack(rng.randrange(4)),
-            dict_operation(DictOperation.SET, b"a", b"v")[: rng.randrange(1, 9)],
+            dict_operation(DictionaryOperation.SET, b"a", b"v")[: rng.randrange(1, 9)],
         ]
     )
 
@@ -230,10 +230,10 @@ def test_an_empty_machine_has_a_snapshot(kind: type[PositionedMachine]) -> None:
 def test_a_dict_refuses_values_that_nobody_could_read() -> None:
     machine = DictMachine()
     for operation in (
-        dict_operation(DictOperation.SET, b"a", b"{"),
-        dict_operation(DictOperation.SET, b"a"),
-        dict_operation(DictOperation.SET),
-        dict_operation(DictOperation.SET, b"\xff", encode_value(1)),
+        dict_operation(DictionaryOperation.SET, b"a", b"{"),
+        dict_operation(DictionaryOperation.SET, b"a"),
+        dict_operation(DictionaryOperation.SET),
+        dict_operation(DictionaryOperation.SET, b"\xff", encode_value(1)),
         b"\x09",
     ):
         assert isinstance(machine.apply(1, A, 1, operation), Refused)

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from motet.harness.runs.evaluation import RunVerdict
-from motet.harness.runs.member_process import MemberReport
+from motet.harness.runs.member_process import RunMemberReport
 from motet.harness.runs.perform import RunOutcome
 from motet.harness.runs.report import brief, brief_time, print_outcome, summary
 from motet.harness.runs.snapshots import is_one_cut, snapshot_lines
@@ -29,8 +29,8 @@ STATUS = {
 }
 
 
-def report(member: str, seconds: float = 222.2) -> MemberReport:
-    return MemberReport(
+def report(member: str, seconds: float = 222.2) -> RunMemberReport:
+    return RunMemberReport(
         member,
         100_000_000,
         100_000_000,

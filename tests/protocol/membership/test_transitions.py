@@ -15,7 +15,7 @@ import pytest
 
 from motet.protocol.core.effects import Effect, Frame, Transmit
 from motet.protocol.core.view import Ballot, View, ViewId
-from motet.protocol.membership.announcer import Announcement, AnnouncerInput, AnnouncerState
+from motet.protocol.membership.announcer import AnnouncerInput, AnnouncerState, CommitAnnouncement
 from motet.protocol.membership.coordinator import CoordinatorInput, CoordinatorState
 from motet.protocol.membership.merge_leader import LeaderInput, LeaderState
 from motet.protocol.membership.merge_part import PartInput, PartState
@@ -162,7 +162,7 @@ def coordinator(state: CoordinatorState, occurred: CoordinatorInput) -> Case:
 def announcer(state: AnnouncerState) -> Case:
     part = Part(A, 10, (B, C))
     commit = Commit(part.engine.view.id, Ballot(1, A.incarnation), decision(11, A, B))
-    current = Announcement(commit, [B, C], NOW)
+    current = CommitAnnouncement(commit, [B, C], NOW)
     machine = part.engine.announcer
     if state is AnnouncerState.ANNOUNCING:
         machine.announce(commit, current.pending, NOW)

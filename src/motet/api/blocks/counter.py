@@ -15,7 +15,7 @@ _OPERATION = Struct("<Bqq")
 _STATE = Struct("<Qq")
 
 
-class Operation(IntEnum):
+class CounterOperation(IntEnum):
     ADD = 1  # first: what is added
     SET = 2  # first: what it becomes
     COMPARE_AND_SET = 3  # first: what it must be, second: what it becomes then
@@ -34,11 +34,11 @@ class CounterMachine:
             return Refused(f"{len(operation)} bytes are no operation of a counter")
         kind, first, second = _OPERATION.unpack(operation)
         match kind:
-            case Operation.ADD:
+            case CounterOperation.ADD:
                 return self._become(self.value + first)
-            case Operation.SET:
+            case CounterOperation.SET:
                 return self._become(first)
-            case Operation.COMPARE_AND_SET:
+            case CounterOperation.COMPARE_AND_SET:
                 return bool(self.value == first) and self._become(second) == second
         return Refused(f"operation {kind} is unknown to this version")
 
@@ -77,17 +77,17 @@ class Counter(Block):
         return self.value
 
     async def add(self, amount: int = 1) -> int:
-        return int(await self._ask(_packed(Operation.ADD, amount)))
+        return int(await self._ask(_packed(CounterOperation.ADD, amount)))
 
     async def set(self, value: int) -> int:
-        return int(await self._ask(_packed(Operation.SET, value)))
+        return int(await self._ask(_packed(CounterOperation.SET, value)))
 
     async def compare_and_set(self, expected: int, value: int) -> bool:
         """Whether it was `expected`, and so has become `value`."""
-        return bool(await self._ask(_packed(Operation.COMPARE_AND_SET, expected, value)))
+        return bool(await self._ask(_packed(CounterOperation.COMPARE_AND_SET, expected, value)))
 
 
-def _packed(operation: Operation, first: int, second: int = 0) -> bytes:
+def _packed(operation: CounterOperation, first: int, second: int = 0) -> bytes:
     if not (LEAST <= first <= MOST and LEAST <= second <= MOST):
         raise MisuseError(f"a counter holds whole numbers of 64 bits, {LEAST} to {MOST}")
     return _OPERATION.pack(operation, first, second)

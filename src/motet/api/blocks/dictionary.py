@@ -27,7 +27,7 @@ _PART = Struct("<I")
 _STATE = Struct("<QI")
 
 
-class Operation(IntEnum):
+class DictionaryOperation(IntEnum):
     """Each is followed by its parts: u32 length and bytes."""
 
     SET = 1  # key, value, key, value, ...
@@ -61,13 +61,13 @@ class DictMachine:
         try:
             kind, parts = _unpacked(operation)
             match kind, len(parts):
-                case Operation.SET, length if length and length % 2 == 0:
+                case DictionaryOperation.SET, length if length and length % 2 == 0:
                     return self._set(position, parts)
-                case Operation.DELETE, 1:
+                case DictionaryOperation.DELETE, 1:
                     return self._delete(position, _key(parts[0]))
-                case Operation.CLEAR, 0:
+                case DictionaryOperation.CLEAR, 0:
                     return self._clear(position)
-                case Operation.SET_IF, 3:
+                case DictionaryOperation.SET_IF, 3:
                     return self._set_if(position, _key(parts[0]), parts[1], parts[2])
         except ValueError as error:
             return Refused(f"no operation of a dict: {error}")
@@ -169,32 +169,34 @@ class ReplicatedDict(Block, Mapping[str, Value]):
 
     async def set(self, key: str, value: Writable) -> Value:
         """Returns what was there before, None if nothing was."""
-        return _decoded(await self._ask(_packed(Operation.SET, _key_bytes(key), encode_value(value))))
+        return _decoded(await self._ask(_packed(DictionaryOperation.SET, _key_bytes(key), encode_value(value))))
 
     async def update(self, entries: Mapping[str, Writable]) -> None:
         """All of them at once: nobody sees one without the others."""
         if entries:
             parts = [part for key, value in entries.items() for part in (_key_bytes(key), encode_value(value))]
-            await self._ask(_packed(Operation.SET, *parts))
+            await self._ask(_packed(DictionaryOperation.SET, *parts))
 
     async def delete(self, key: str) -> Value:
         """Returns what was there before, None if nothing was."""
-        return _decoded(await self._ask(_packed(Operation.DELETE, _key_bytes(key))))
+        return _decoded(await self._ask(_packed(DictionaryOperation.DELETE, _key_bytes(key))))
 
     async def clear(self) -> None:
-        await self._ask(_packed(Operation.CLEAR))
+        await self._ask(_packed(DictionaryOperation.CLEAR))
 
     async def set_default(self, key: str, value: Writable) -> bool:
         """Whether the key was absent, and so has this value now."""
-        return bool(await self._ask(_packed(Operation.SET_IF, _key_bytes(key), ABSENT, encode_value(value))))
+        return bool(await self._ask(_packed(DictionaryOperation.SET_IF, _key_bytes(key), ABSENT, encode_value(value))))
 
     async def compare_and_set(self, key: str, expected: Writable, value: Writable) -> bool:
         """Whether the key had the value `expected`, and so has `value` now. What travels is compared: 1 is not 1.0."""
         parts = (_key_bytes(key), encode_value(expected), encode_value(value))
-        return bool(await self._ask(_packed(Operation.SET_IF, *parts)))
+        return bool(await self._ask(_packed(DictionaryOperation.SET_IF, *parts)))
 
     async def compare_and_delete(self, key: str, expected: Writable) -> bool:
-        return bool(await self._ask(_packed(Operation.SET_IF, _key_bytes(key), encode_value(expected), ABSENT)))
+        return bool(
+            await self._ask(_packed(DictionaryOperation.SET_IF, _key_bytes(key), encode_value(expected), ABSENT))
+        )
 
     def _note_change(self, position: int, key: str, value: bytes) -> None:
         if self._listeners:
@@ -242,7 +244,7 @@ def _part(data: bytes) -> bytes:
     return _PART.pack(len(data)) + data
 
 
-def _packed(operation: Operation, *parts: bytes) -> bytes:
+def _packed(operation: DictionaryOperation, *parts: bytes) -> bytes:
     return _HEAD.pack(operation) + b"".join(map(_part, parts))
 
 

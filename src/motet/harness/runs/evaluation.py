@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from motet.harness.runs.member_process import MemberReport
+from motet.harness.runs.member_process import RunMemberReport
 from motet.harness.runs.sequence import SequenceSpan, first_difference, load, load_numbers
 from motet.harness.runs.work import RunPlan, describe_entry, entry_of
 
@@ -31,7 +31,7 @@ class RunVerdict:
 
 
 def evaluate(
-    plan: RunPlan, reports: Mapping[int, MemberReport], directory: Path, *, is_over: bool, has_journals: bool = False
+    plan: RunPlan, reports: Mapping[int, RunMemberReport], directory: Path, *, is_over: bool, has_journals: bool = False
 ) -> RunVerdict:
     """`is_over`: the run was not ended early. Otherwise messages that are not delivered may only be late."""
     verdict = RunVerdict(is_accounted=True if is_over else None)
@@ -48,7 +48,7 @@ def evaluate(
 
 
 def _compare(
-    reports: Mapping[int, MemberReport], sequences: Mapping[int, Sequence[SequenceSpan]], verdict: RunVerdict
+    reports: Mapping[int, RunMemberReport], sequences: Mapping[int, Sequence[SequenceSpan]], verdict: RunVerdict
 ) -> None:
     """Compare each sequence with the longest one; agreement with it is agreement with all others, per position."""
     verdict.is_same = True
@@ -65,13 +65,13 @@ def _compare(
         )
 
 
-def _count(plan: RunPlan, reports: Mapping[int, MemberReport], verdict: RunVerdict) -> None:
+def _count(plan: RunPlan, reports: Mapping[int, RunMemberReport], verdict: RunVerdict) -> None:
     for report in reports.values():
         if report.delivered < plan.messages:
             verdict.problems.append(f"{report.member} delivered {report.delivered} of {plan.messages} messages")
 
 
-def _evaluate_contents(report: MemberReport, verdict: RunVerdict) -> None:
+def _evaluate_contents(report: RunMemberReport, verdict: RunVerdict) -> None:
     if report.damaged:
         verdict.problems.append(f"{report.member} delivered {report.damaged} messages that are not what was sent")
     if report.repeated:
@@ -80,7 +80,7 @@ def _evaluate_contents(report: MemberReport, verdict: RunVerdict) -> None:
 
 def _account(
     index: int,
-    report: MemberReport,
+    report: RunMemberReport,
     missing: npt.NDArray[np.uint64],
     sequences: Mapping[int, Sequence[SequenceSpan]],
     verdict: RunVerdict,
@@ -101,7 +101,7 @@ def _account(
     )
 
 
-def _note(report: MemberReport, verdict: RunVerdict, *, has_journals: bool) -> None:
+def _note(report: RunMemberReport, verdict: RunVerdict, *, has_journals: bool) -> None:
     name = report.member
     if report.rolled_back:
         verdict.notes.append(

@@ -38,7 +38,7 @@ FAILED = 3  # exit code of a member that failed and has reported the reason
 
 
 @dataclass(slots=True)
-class MemberReport:
+class RunMemberReport:
     """The results of one member."""
 
     member: str
@@ -99,7 +99,7 @@ class MemberOfRun:
         self._group = group
         self._work = work
         self._sequence = DeliveredSequence()
-        self._report = MemberReport(group.address.name)
+        self._report = RunMemberReport(group.address.name)
         self._failed: set[int] = set()  # own messages that were reported as failed
         self._reported: set[int] = set()  # own messages that were rolled back
         self._reached = 0  # the position up to which the log was delivered or skipped
@@ -248,7 +248,7 @@ class MemberOfRun:
             "takes_snapshot": self._snapshot is not None,
         }
 
-    def _build_report(self) -> MemberReport:
+    def _build_report(self) -> RunMemberReport:
         report, stats = self._report, self._group.stats()
         report.position, report.stable = stats["log"]["position"], stats["log"]["stable"]
         report.view_changes = report.views - self._views_before

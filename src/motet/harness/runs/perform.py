@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from motet.harness.runs.evaluation import RunVerdict, evaluate
-from motet.harness.runs.member_process import MemberReport
+from motet.harness.runs.member_process import RunMemberReport
 from motet.harness.runs.processes import DeadlineError, ProcessMessage, RunFailedError, RunMember, RunProcesses
 from motet.harness.runs.sequence import holds, load
 from motet.harness.runs.snapshots import is_one_cut
@@ -28,7 +28,7 @@ Watch = Callable[[list[ProcessMessage]], None]
 @dataclass(slots=True)
 class RunOutcome:
     plan: RunPlan
-    reports: dict[int, MemberReport] = field(default_factory=dict)
+    reports: dict[int, RunMemberReport] = field(default_factory=dict)
     statuses: dict[int, ProcessMessage] = field(default_factory=dict)  # the last status of each member
     verdict: RunVerdict = field(default_factory=RunVerdict)
     failure: str = ""  # why the run ended early
@@ -150,7 +150,7 @@ async def _conclude(processes: RunProcesses, outcome: RunOutcome) -> None:
     outcome.statuses = {one.index: one.status for one in processes.members}
     outcome.stderr = {one.index: lines for one in processes.members if (lines := one.last_lines())}
     outcome.reports = {
-        one.index: MemberReport(**one.messages["report"]) for one in processes.alive if "report" in one.messages
+        one.index: RunMemberReport(**one.messages["report"]) for one in processes.alive if "report" in one.messages
     }
     outcome.failure = outcome.failure or _missing_reports(processes)
     if outcome.reports:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from motet.harness.runs.member_process import MemberReport
+from motet.harness.runs.member_process import RunMemberReport
 from motet.harness.runs.perform import RunOutcome
 from motet.harness.runs.snapshots import snapshot_lines
 from motet.harness.runs.work import name_of
@@ -20,7 +20,7 @@ UNKNOWN_WAIT = "nothing that it knows of (others may wait for it: it does not kn
 SUSTAINED_S = 1.0  # a rate over a shorter time is not meaningful
 
 
-def rate_of(report: MemberReport) -> float | None:
+def rate_of(report: RunMemberReport) -> float | None:
     """Messages per second; None if the deliveries took less than SUSTAINED_S."""
     return report.delivered / report.seconds if report.seconds >= SUSTAINED_S else None
 
@@ -53,7 +53,7 @@ def summary(outcome: RunOutcome) -> dict[str, Any]:
     }
 
 
-def _result(report: MemberReport) -> dict[str, Any]:
+def _result(report: RunMemberReport) -> dict[str, Any]:
     rate = rate_of(report)
     return asdict(report) | {"messages_per_s": None if rate is None else round(rate)}
 

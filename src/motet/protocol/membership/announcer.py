@@ -33,7 +33,7 @@ class AnnouncerInput(Enum):
 
 
 @dataclass(slots=True)
-class Announcement:
+class CommitAnnouncement:
     """A COMMIT on its way to those who have not said that they installed it."""
 
     frame: Commit
@@ -46,7 +46,7 @@ class CommitAnnouncer(StateMachine[AnnouncerState, AnnouncerInput]):
         super().__init__(AnnouncerState.IDLE, context.counters)
         self._context = context
         self._roles = roles
-        self.announcement: Announcement | None = None
+        self.announcement: CommitAnnouncement | None = None
 
     @property
     def is_idle(self) -> bool:
@@ -57,7 +57,7 @@ class CommitAnnouncer(StateMachine[AnnouncerState, AnnouncerInput]):
     def announce(self, frame: Commit, others: list[Address], until: int) -> list[Effect]:
         if not others:
             return self.fire(AnnouncerInput.COMMITTED_ALONE)
-        return self.fire(AnnouncerInput.COMMITTED, Announcement(frame, others, until))
+        return self.fire(AnnouncerInput.COMMITTED, CommitAnnouncement(frame, others, until))
 
     def on_installed(self, source: Address, frame: Installed) -> list[Effect]:
         current = self.announcement
@@ -80,7 +80,7 @@ class CommitAnnouncer(StateMachine[AnnouncerState, AnnouncerInput]):
 
     # Actions
 
-    def _begin(self, announcement: Announcement) -> list[Effect]:
+    def _begin(self, announcement: CommitAnnouncement) -> list[Effect]:
         """COMMIT to all others, an earlier announcement is dropped: who missed it will ask"""
         self.announcement = announcement
         return self._context.send_to_all(announcement.pending, announcement.frame)
@@ -90,7 +90,7 @@ class CommitAnnouncer(StateMachine[AnnouncerState, AnnouncerInput]):
         self.announcement = None
         return []
 
-    def _note(self, announcement: Announcement, source: Address) -> list[Effect]:
+    def _note(self, announcement: CommitAnnouncement, source: Address) -> list[Effect]:
         """wait for the others"""
         announcement.pending.remove(source)
         return []

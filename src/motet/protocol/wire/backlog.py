@@ -27,7 +27,7 @@ from motet.protocol.wire.ordered import Tag
 
 
 @dataclass(slots=True)
-class _Run:
+class _PortRun:
     """Consecutive messages that may share a body."""
 
     port: int
@@ -53,7 +53,7 @@ class Backlog:
         self._head = 0
         self._cut = 0
         self._fragment_offset = 0  # how much of the head message went out already
-        self.runs: deque[_Run] = deque()  # their counts add up to what waits: without any, nothing does
+        self.runs: deque[_PortRun] = deque()  # their counts add up to what waits: without any, nothing does
         self._uncounted = 0  # of the messages that wait
 
     def __len__(self) -> int:
@@ -91,11 +91,11 @@ class Backlog:
             require_small(messages)
         last = self.runs[-1] if self.runs else None
         if not self._packs:
-            self.runs.extend(_Run(port, tag, 1) for _ in messages)
+            self.runs.extend(_PortRun(port, tag, 1) for _ in messages)
         elif last is not None and last.port == port and last.tag is None and tag is None:
             last.count += len(messages)
         else:
-            self.runs.append(_Run(port, tag, len(messages)))
+            self.runs.append(_PortRun(port, tag, len(messages)))
         self._uncounted += len(messages) if port in UNCOUNTED else 0
         del ends[0]
         self._ends += ends
