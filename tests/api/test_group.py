@@ -534,6 +534,17 @@ def test_a_snapshot_holds_every_members_state_and_one_that_cannot_be_taken_says_
     run(test)
 
 
+def test_a_member_without_events_says_so_instead_of_waiting_for_ever() -> None:
+    async def test() -> None:
+        async with cluster("a", consume=False) as (a,):
+            with pytest.raises(MisuseError, match="consume=False"):
+                a.__aiter__()
+            with pytest.raises(MisuseError, match="consume=False"):
+                a.batches()
+
+    run(test)
+
+
 def test_a_snapshot_waits_for_a_member_that_lacks_its_state() -> None:
     async def test() -> None:
         async with cluster("a", state_provider=lambda: b"state") as (a,):

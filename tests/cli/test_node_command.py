@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import re
 import signal
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -60,6 +65,43 @@ def test_a_file_is_sent_to_its_end_and_then_it_leaves(tmp_path: Path) -> None:
     assert len(delivered) == 3_002
     assert delivered[0] == "1 a line 0"
     assert delivered[-2:] == ["3001 a \\xff\x00 not text", "3002 a no newline at the end"]
+
+
+def test_dev_null_is_the_end_of_input_as_services_are_started() -> None:
+    with Path(os.devnull).open("rb") as nothing, NodeProcess("--group", "chat", "--name", "a", stdin=nothing) as a:
+        a.expect(lambda line: line.startswith("view "))
+        assert a.interrupt(signal.SIGTERM) == 0
+        assert a.errors == []
+    with Path(os.devnull).open("rb") as nothing:
+        arguments = ("--group", "chat", "--name", "a", "--leave-at-end")
+        with NodeProcess(*arguments, stdin=nothing) as a:
+            assert a.wait() == 0
+            assert a.errors == []
+
+
+def test_a_terminal_that_reads_late_gets_every_line(tmp_path: Path) -> None:
+    """Whoever reads the terminal from an event loop makes it non-blocking, for the output of the same process, too."""
+    count = 5_000
+    (tmp_path / "lines").write_bytes(b"".join(b"%d\n" % number for number in range(count)))
+    master, terminal = os.openpty()
+    command = [sys.executable, "-m", "motet", "node", "--group", "chat", "--name", "a"]
+    with subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal) as a:
+        os.close(terminal)
+        screen = b""
+        while not (started := re.search(rb"endpoint=(\S+)", screen)) or b"\nview " not in screen:
+            screen += os.read(master, 4096)
+        arguments = ("--group", "chat", "--name", "b", "--leave-at-end", "--seeds", started[1].decode())
+        with (tmp_path / "lines").open("rb") as file, NodeProcess(*arguments, stdin=file) as b:
+            assert b.wait() == 0  # all are stable, and nobody has looked at the terminal since
+        while f"\n{count} b {count - 1}\r" not in screen.decode():
+            screen += os.read(master, 65536)
+        a.send_signal(signal.SIGINT)
+        while a.poll() is None:
+            with contextlib.suppress(OSError):  # the terminal's other side is closed
+                screen += os.read(master, 65536)
+        os.close(master)
+    assert a.returncode == 0
+    assert [int(number) for number in re.findall(r"^\d+ b (\d+)\r$", screen.decode(), re.M)] == list(range(count))
 
 
 def test_without_order_there_is_no_position() -> None:

@@ -130,6 +130,9 @@ class Group:
         self._left: asyncio.Future[None] = self._loop.create_future()
         self._closers: list[Callable[[], None]] = []
 
+    def __repr__(self) -> str:
+        return f"<Group {self.name!r}: {self.address} in view {self._view.id}>"
+
     # Who is here
 
     @property
@@ -302,11 +305,17 @@ class Group:
 
     def __aiter__(self) -> AsyncIterator[Event]:
         """Every event, one message at a time. Break off and go on as you like; two at once is one too many."""
+        self._check_consumes()
         return self._queue.messages()
 
     def batches(self) -> AsyncIterator[BatchEvent]:
         """The same events, messages in batches as they arrived: the fast way."""
+        self._check_consumes()
         return Batches(self._queue)
+
+    def _check_consumes(self) -> None:
+        if not self._consumes:
+            raise MisuseError("this member joined with consume=False, so it has no events; leave that out to get them")
 
     def _enqueue(self, event: BatchEvent | Later, weight: int = 0) -> None:
         if self._consumes:

@@ -10,8 +10,10 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterable, Iterator
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Any, Literal, TextIO
 
 import typer
@@ -43,6 +45,7 @@ Examples:
   seq 1000 | motet node --group chat --bind 127.0.0.1:0 --seeds 127.0.0.1:7800 --leave-at-end --json
 """
 LINES_AT_ONCE = 512
+CHUNKS_AHEAD = 16  # read and not multicast yet; beyond it, whoever writes to stdin waits
 CHUNK_BYTES = 1 << 16
 Form = Literal["text", "json"]
 
@@ -268,18 +271,37 @@ async def _multicast_lines(group: Group, order: str, leave_at_end: bool) -> None
 
 
 async def _stdin_chunks() -> AsyncIterator[bytes]:
+    """What arrives on stdin, to its end.
+
+    A thread reads it. An event loop refuses files and /dev/null, and would make a terminal non-blocking for everybody
+    who has it open, so that output to it is lost.
+    """
     if sys.stdin is None or sys.stdin.closed:
         return
-    reader = asyncio.StreamReader()
+    chunks: asyncio.Queue[bytes] = asyncio.Queue()
+    space = threading.Semaphore(CHUNKS_AHEAD)
+    loop = asyncio.get_running_loop()
+    threading.Thread(target=_read_stdin, args=(chunks, space, loop), name="motet stdin", daemon=True).start()
+    while chunk := await chunks.get():
+        yield chunk
+        space.release()
+
+
+def _read_stdin(chunks: asyncio.Queue[bytes], space: threading.Semaphore, loop: asyncio.AbstractEventLoop) -> None:
+    """Runs in the thread; an empty chunk is the end. A thread that is still reading at the end of the process ends with
+    it, for which it must not hold the lock of `sys.stdin`: so it reads the descriptor where there is one."""
     try:
-        loop = asyncio.get_running_loop()
-        pipe, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    except (ValueError, OSError):  # a file: it can be read at once
-        while chunk := sys.stdin.buffer.read(CHUNK_BYTES):
-            yield chunk
-        return
-    try:
-        while chunk := await reader.read(CHUNK_BYTES):
-            yield chunk
-    finally:
-        pipe.close()
+        read: Callable[[int], bytes] = partial(os.read, sys.stdin.fileno())
+    except (OSError, ValueError):
+        read = sys.stdin.buffer.read
+    chunk = b"begin"
+    while chunk:
+        space.acquire()
+        try:
+            chunk = read(CHUNK_BYTES)
+        except OSError:  # a terminal that was closed
+            chunk = b""
+        try:
+            loop.call_soon_threadsafe(chunks.put_nowait, chunk)
+        except RuntimeError:  # the loop is closed, so the member has left
+            return
