@@ -166,3 +166,11 @@ def test_a_mistake_is_answered_in_words(motet_command: Shell, arguments: list[st
     assert answer.out == ""
     assert answer.err.startswith("motet: ")
     assert words in answer.said
+
+
+def test_a_line_without_end_is_refused_in_words(tmp_path: Path) -> None:
+    (tmp_path / "line").write_bytes(bytes(70_000_000))
+    with (tmp_path / "line").open("rb") as file, NodeProcess("--group", "chat", "--name", "a", stdin=file) as node:
+        assert node.wait() != 0
+    assert any("a line on stdin has more than" in line for line in node.errors), node.errors
+    assert not any("Traceback" in line for line in node.errors)

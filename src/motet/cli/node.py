@@ -28,11 +28,12 @@ from motet.api.events import (
     StateRefused,
     ViewInstalled,
 )
-from motet.api.group import Group
+from motet.api.group import Group, Order
 from motet.api.joining import Joining
 from motet.config import Config
-from motet.errors import ConfigError
+from motet.errors import ConfigError, MessageTooLargeError
 from motet.protocol.core.view import View
+from motet.protocol.wire.body import MAX_MESSAGE_BYTES
 from motet.runtime.faults import parse_fault
 
 EXAMPLES = """
@@ -256,14 +257,22 @@ async def _show(group: Group, printer: Printer) -> None:
 
 async def _multicast_lines(group: Group, order: str, leave_at_end: bool) -> None:
     """Multicast lines in the batches in which they arrive. At the end of stdin, wait until all are stable."""
-    receipt, rest = None, b""
+    receipt, rest = None, bytearray()
+    kind: Order = "fifo" if order == "fifo" else "total"
     async for chunk in _stdin_chunks():
-        *lines, rest = (rest + chunk).split(b"\n")
+        rest += chunk
+        if b"\n" not in chunk:  # a long line: it is searched once, when it is complete
+            if len(rest) > MAX_MESSAGE_BYTES:
+                raise MessageTooLargeError(f"a line on stdin has more than {MAX_MESSAGE_BYTES} bytes; split it")
+            continue
+        *lines, rest = rest.split(b"\n")
         for start in range(0, len(lines), LINES_AT_ONCE):
             at_once = lines[start : start + LINES_AT_ONCE]
-            receipt = await group.multicast_many(at_once, order="fifo" if order == "fifo" else "total")
+            receipt = await group.multicast_many(
+                list(map(bytes, at_once)), order="fifo" if order == "fifo" else "total"
+            )
     if rest:
-        receipt = await group.multicast(rest, order="fifo" if order == "fifo" else "total")
+        receipt = await group.multicast(bytes(rest), order=kind)
     if receipt is not None and order == "total":
         await receipt.stable()
     if not leave_at_end:

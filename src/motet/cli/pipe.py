@@ -11,7 +11,10 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NoReturn, TextIO, cast
+
+from motet.errors import MotetError
 
 EXIT_CODE = 141  # 128 + SIGPIPE
 
@@ -29,22 +32,24 @@ class PipeOutput:
     def write(self, text: str) -> int:
         try:
             return self._stream.write(text)
-        except BrokenPipeError:
-            self._end()
+        except OSError as error:
+            self._end(error)
 
     def flush(self) -> None:
         try:
             self._stream.flush()
-        except BrokenPipeError:
-            self._end()
+        except OSError as error:
+            self._end(error)
 
-    def _end(self) -> NoReturn:
+    def _end(self, error: OSError) -> NoReturn:
         """Discard buffered output: the interpreter would report a failing flush at its exit."""
         with contextlib.suppress(OSError):
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self._stream.fileno())
             os.close(nowhere)
-        raise OutputClosedError from None
+        if isinstance(error, BrokenPipeError):
+            raise OutputClosedError from None
+        raise MotetError(f"the output cannot be written: {error.strerror}; what follows is lost") from None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -53,10 +58,15 @@ class PipeOutput:
 @contextlib.contextmanager
 def quiet_when_closed() -> Iterator[None]:
     try:
-        with contextlib.redirect_stdout(cast(TextIO, PipeOutput(sys.stdout))):
+        with contextlib.redirect_stdout(cast(TextIO, PipeOutput(_stdout()))):
             try:
                 yield
             finally:
                 sys.stdout.flush()
     except OutputClosedError:
         sys.exit(EXIT_CODE)
+
+
+def _stdout() -> TextIO:
+    """Standard output; nowhere, where the process was started without one (`motet ... >&-`)."""
+    return sys.stdout if sys.stdout is not None else Path(os.devnull).open("w", encoding="utf-8")

@@ -114,3 +114,19 @@ def test_begin_anew_and_go_on(tmp_path: Path) -> None:
     assert (again.first, again.position, again.chain) == (50_001, 50_010, journal.chain)
     again.close()
     assert verify(tmp_path).is_good
+
+
+@pytest.mark.parametrize("content", [Random(7).randbytes(3_000), b"hi\n"], ids=["noise", "text"])
+def test_a_file_that_never_was_a_segment_is_refused_and_left_as_it_is(tmp_path: Path, content: bytes) -> None:
+    """It was taken for a torn tail and truncated, without a word."""
+    file = tmp_path / "00000000000000000001.seg"
+    file.write_bytes(content)
+    with pytest.raises(JournalError, match="does not begin like a segment of a journal, so it is left as it is"):
+        Journal.open(tmp_path, GROUP)
+    assert file.read_bytes() == content
+
+
+@pytest.mark.parametrize("size", [0, 5, 16, 4_096])
+def test_what_a_power_cut_leaves_of_a_first_segment_is_no_hindrance(tmp_path: Path, size: int) -> None:
+    (tmp_path / "00000000000000000001.seg").write_bytes(b"motetlog"[:size] + bytes(max(0, size - 8)))
+    Journal.open(tmp_path, GROUP).close()

@@ -14,7 +14,7 @@ from pathlib import Path
 from motet.errors import JournalCorruptError, JournalError
 from motet.log.journal.disk import Disk
 from motet.log.journal.owner import Owner
-from motet.log.journal.records import FILE_HEADER
+from motet.log.journal.records import FILE_HEADER, MAGIC
 from motet.log.journal.scan import Opening, Scan, intact_heads, read_opening
 from motet.log.journal.segments import Index, Segment, name_of, note, segment_names
 from motet.log.journal.state import LogState
@@ -110,6 +110,7 @@ def _openings(directory: Path, names: Sequence[str], disk: Disk) -> tuple[list[S
         opening, size = read_opening(file), file.size()
         file.close()
         if isinstance(opening, str):
+            _require_own(directory / name, disk)
             return segments, _Flaw(at, 0, opening)
         if segments and segments[-1].end_address != opening.state.address:
             return segments, _Flaw(
@@ -117,6 +118,20 @@ def _openings(directory: Path, names: Sequence[str], disk: Disk) -> tuple[list[S
             )
         segments.append(Segment(directory / name, opening.head.position - 1, opening.state.address, size, opening))
     return segments, None
+
+
+def _require_own(path: Path, disk: Disk) -> None:
+    """Refuse a file that is no torn segment. A write that power cut short leaves zeros or the beginning of a segment;
+    anything else is somebody's data under a segment's name, and truncating it would destroy it."""
+    file = disk.open_to_read(path)
+    begin = file.read(0, len(MAGIC))
+    file.close()
+    if any(begin) and not MAGIC.startswith(begin.rstrip(b"\0")):
+        raise JournalError(
+            f"{path} does not begin like a segment of a journal, so it is left as it is: move it away if it does not "
+            f"belong here; if it does, it was damaged: restore it, or move the directory away and let the member fetch "
+            f"the log from the others"
+        )
 
 
 def _replay(segments: list[Segment], disk: Disk, index_bytes: int) -> tuple[LogState, _Flaw | None]:
