@@ -81,9 +81,9 @@ def a_frozen_view_goes_on_deciding(patch: pytest.MonkeyPatch) -> None:
 def those_who_are_gone_are_waited_for(patch: pytest.MonkeyPatch) -> None:
     original = TotalOrder.begin_view
 
-    def begin_view(self: TotalOrder, view: View, log: LogCheckpoint | None, now: int) -> list[Effect]:
+    def begin_view(self: TotalOrder, view: View, now: int) -> list[Effect]:
         size = len(self.members)
-        effects = original(self, view, log, now)
+        effects = original(self, view, now)
         self._isis._all = (1 << max(size, len(view.members))) - 1
         return effects
 
@@ -93,8 +93,8 @@ def those_who_are_gone_are_waited_for(patch: pytest.MonkeyPatch) -> None:
 def a_minority_keeps_ordering(patch: pytest.MonkeyPatch) -> None:
     original = TotalOrder.begin_view
 
-    def begin_view(self: TotalOrder, view: View, log: LogCheckpoint | None, now: int) -> list[Effect]:
-        return original(self, replace(view, is_primary=True), log, now)
+    def begin_view(self: TotalOrder, view: View, now: int) -> list[Effect]:
+        return original(self, replace(view, is_primary=True), now)
 
     patch.setattr(TotalOrder, "begin_view", begin_view)
 
@@ -136,8 +136,8 @@ def those_who_come_in_do_not_know_the_appends(patch: pytest.MonkeyPatch) -> None
 def appends_are_forgotten_with_the_view(patch: pytest.MonkeyPatch) -> None:
     original = TotalOrder.begin_view
 
-    def begin_view(self: TotalOrder, view: View, log: LogCheckpoint | None, now: int) -> list[Effect]:
-        effects = original(self, view, log, now)
+    def begin_view(self: TotalOrder, view: View, now: int) -> list[Effect]:
+        effects = original(self, view, now)
         self._log.producers = Producers()
         return effects
 
@@ -145,8 +145,7 @@ def appends_are_forgotten_with_the_view(patch: pytest.MonkeyPatch) -> None:
 
 
 def those_who_come_in_stay_where_they_are(patch: pytest.MonkeyPatch) -> None:
-    original = TotalOrder.begin_view
-    patch.setattr(TotalOrder, "begin_view", lambda self, view, log, now: original(self, view, None, now))
+    patch.setattr(TotalOrder, "take_over", lambda self, log: [])
 
 
 def what_was_under_way_is_lost_with_the_view(patch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ def machine(
 ) -> TotalOrder:
     """In view 1 since `START`."""
     order = TotalOrder(local, config, Counters())
-    assert order.begin_view(View(V1, tuple(members), is_primary), None, START) == []
+    assert order.begin_view(View(V1, tuple(members), is_primary), START) == []
     order._check()
     return order
 

@@ -137,7 +137,8 @@ class TestDelivery:
 
     def test_those_who_come_in_know_the_appends(self) -> None:
         order = machine(B, [B], is_primary=False)
-        order.begin_view(View(V2, (A, B), is_primary=True), LogCheckpoint(10, ((7, 3),)), START)
+        order.take_over(LogCheckpoint(10, ((7, 3),)))
+        order.begin_view(View(V2, (A, B), is_primary=True), START)
         order.take(A, [tagged(7, 3, "a"), tagged(7, 4, "b")], START)
         effects = order.take(A, [seq(1, SequenceNumber(1, 0), SequenceNumber(2, 0))], START)
         assert [effect.position for effect in effects if isinstance(effect, Deliver)] == [11]

@@ -81,7 +81,7 @@ def test_without_recipients_a_message_is_gone() -> None:
 
 def machine(local: Address = A, members: Sequence[Address] = (A, B, C), window: int = 64) -> TotalOrder:
     order = TotalOrder(local, OrderingConfig(strategy="continuous", window=window), Counters())
-    order.begin_view(View(V1, tuple(members), is_primary=True), None, START)
+    order.begin_view(View(V1, tuple(members), is_primary=True), START)
     order.wall_offset_ns = -START  # so that frames which are made at once are of time 0
     order._check()
     return order
@@ -247,7 +247,7 @@ class TestNonsense:
         assert receive_frame(order, B, Proposals(V1, ((1, 1, 1),))) == []
         assert order.take(B, [seal(0, (), body("x"), is_ordered=True)], START) == []
         other = TotalOrder(A, OrderingConfig(), Counters())
-        other.begin_view(View(V1, (A, B), is_primary=True), None, START)
+        other.begin_view(View(V1, (A, B), is_primary=True), START)
         assert receive_frame(other, B, data(1, "b")) == []
         assert (counted(order, Count.ORDER_MISMATCH), counted(other, Count.ORDER_MISMATCH)) == (2, 1)
         assert (len(order.queue), len(other.queue)) == (0, 0)
@@ -299,7 +299,7 @@ class TestNonsense:
         position = order.log_after([], log_continues=True, agreed=order.freeze()).position
         order.end_view(log_continues=True, agreed=order.freeze())
         assert order.position == position
-        order.begin_view(View(V2, (A,), is_primary=True), None, START)
+        order.begin_view(View(V2, (A,), is_primary=True), START)
         order.resume(START)
         order._check()
         assert order.is_drained
@@ -361,7 +361,7 @@ class TestTheEndOfAView:
         say(order, "a", "b")
         receive_frame(other, A, data(1, "a"), data(2, "b"))
         assert order.end_view(log_continues=log_continues) == other.end_view(log_continues=log_continues) == []
-        order.begin_view(View(V2, (A, B), is_primary=True), None, START)
+        order.begin_view(View(V2, (A, B), is_primary=True), START)
         assert order.advance(START) == [
             Broadcast(data(1, "a", view=V2)),
             Broadcast(data(2, "b", view=V2)),
@@ -384,12 +384,12 @@ class TestTheEndOfAView:
         """Its first fragments were delivered in the old view; no message spans two."""
         config = OrderingConfig(strategy="continuous", body_bytes=208, most_piggybacks=1, window=2)
         order = TotalOrder(A, config, Counters())
-        order.begin_view(View(V1, (A, B, C), is_primary=True), None, START)
+        order.begin_view(View(V1, (A, B, C), is_primary=True), START)
         order.send([b"x" * 400, b"y"])
         order.advance(START)
         settle(order, 1)
         order.end_view(log_continues=True)
-        order.begin_view(View(V2, (A,), is_primary=True), None, START)
+        order.begin_view(View(V2, (A,), is_primary=True), START)
         delivered = [effect for effect in order.advance(START) if isinstance(effect, Deliver)]
         assert [effect.position for effect in delivered] == [1, 1, 1, 2]
         assert (order.position, order.is_drained) == (2, True)
@@ -398,18 +398,18 @@ class TestTheEndOfAView:
         """Its first fragments are out once more, the others wait to be: they stay together, in their order."""
         config = OrderingConfig(strategy="continuous", body_bytes=200, most_piggybacks=1, window=3)
         order = TotalOrder(A, config, Counters())
-        order.begin_view(View(V1, (A, B, C), is_primary=True), None, START)
+        order.begin_view(View(V1, (A, B, C), is_primary=True), START)
         order.send([b"x" * 600])
         order.advance(START)
         settle(order, 1)
         settle(order, 2)
         assert (order.sent, order.admitted) == (5, 1)  # all of it is out
         order.end_view(log_continues=True)
-        order.begin_view(View(V2, (A, B, C), is_primary=True), None, START)
+        order.begin_view(View(V2, (A, B, C), is_primary=True), START)
         order.advance(START)
         assert (order.sent, [message for _, message in order.waiting()]) == (3, [b"x" * 600])
         order.end_view(log_continues=False)
-        order.begin_view(View(V1, (A,), is_primary=True), None, START)
+        order.begin_view(View(V1, (A,), is_primary=True), START)
         pieces = [effect.bodies for effect in order.advance(START) if isinstance(effect, Deliver)]
         assert len(pieces) == 5
         assert (order.position, order.is_drained) == (1, True)

@@ -249,7 +249,7 @@ class TestNotPrimary:
         order = machine(is_primary=False)
         order.send([b"a"])
         assert order.end_view(log_continues=False) == []
-        assert order.begin_view(View(V2, (A, B), is_primary=True), None, START) == []
+        assert order.begin_view(View(V2, (A, B), is_primary=True), START) == []
         assert leaving(order) == [Ordered(1, (), True, body("a"))]
 
     def test_plain_bodies_are_delivered(self) -> None:
@@ -462,7 +462,7 @@ class TestStable:
         order = self.delivered(B)
         order.receive(A, Stable(V1, 1), START)
         order.end_view(log_continues=True)
-        order.begin_view(View(V2, (A, B, D), is_primary=True), None, START)
+        order.begin_view(View(V2, (A, B, D), is_primary=True), START)
         assert order.tick(START) == [to(A, Progress(V2, 1))]
         assert order.receive(A, Stable(V2, 1), START) == []
         assert order.tick(START + TELL_NS) == []
@@ -472,7 +472,7 @@ class TestStable:
         order = self.delivered(A, "ab")
         order.receive(B, Progress(V1, 2), START)
         order.end_view(log_continues=True)
-        order.begin_view(View(V2, (A, B, C), is_primary=True), None, START)
+        order.begin_view(View(V2, (A, B, C), is_primary=True), START)
         assert order.receive(C, Progress(V2, 2), START) == []
         assert order.stable == 0
         effects = order.receive(B, Progress(V2, 1), START)
@@ -481,7 +481,7 @@ class TestStable:
     def test_nothing_is_told_in_a_view_that_is_not_primary(self) -> None:
         order = self.delivered(B)
         order.end_view(log_continues=False)
-        order.begin_view(View(V2, (A, B), is_primary=False), None, START)
+        order.begin_view(View(V2, (A, B), is_primary=False), START)
         assert order.next_deadline() is None
 
 
@@ -533,9 +533,9 @@ class TestTheViewEnds:
         assert order.position == 3
         order.send([b"6"])  # not out yet
         assert failed(order.end_view(log_continues=False)) == [(Channel.TOTAL, None, 4, 5, SendFailedError)]
-        order.begin_view(View(V2, (A,), is_primary=False), None, START)
+        order.begin_view(View(V2, (A,), is_primary=False), START)
         assert failed(order.end_view(log_continues=False)) == []
-        order.begin_view(View(ViewId(3, 1), (A, B), is_primary=True), None, START)
+        order.begin_view(View(ViewId(3, 1), (A, B), is_primary=True), START)
         assert leaving(order) == [Ordered(1, (), True, body("6"))]
         assert failed(order.end_view(log_continues=False)) == [(Channel.TOTAL, None, 6, 6, SendFailedError)]
         assert (order.accepted, order.admitted) == (6, 6)
@@ -553,7 +553,7 @@ class TestTheViewEnds:
         first_try = leaving(order)
         assert len(first_try) == 2
         assert failed(order.end_view(log_continues=False)) == []  # it was never admitted
-        order.begin_view(View(V2, (A, B), is_primary=True), None, START)
+        order.begin_view(View(V2, (A, B), is_primary=True), START)
         assert leaving(order) == first_try
 
     def test_numbers_of_the_old_view_do_not_leave_in_the_next(self) -> None:
@@ -562,7 +562,7 @@ class TestTheViewEnds:
         answer(order, (1, 1, 1))
         assert is_eager(order)
         order.end_view(log_continues=True)
-        order.begin_view(View(V2, (A, B, C), is_primary=True), None, START)
+        order.begin_view(View(V2, (A, B, C), is_primary=True), START)
         assert not is_eager(order)
         assert leaving(order) == []
 
@@ -571,7 +571,7 @@ class TestTheViewEnds:
         speak(order, "a")
         order.take(B, [data("x")], START)
         order.end_view(log_continues=True)
-        order.begin_view(View(V2, (A, B, C), is_primary=True), None, START)
+        order.begin_view(View(V2, (A, B, C), is_primary=True), START)
         assert order.take(B, [data("y")], START) == [to(B, proposals((1, 1, 1), view=V2))]
         order.send([b"b"])
         assert leaving(order) == [Ordered(1, (), True, body("b"))]
@@ -580,13 +580,13 @@ class TestTheViewEnds:
         order = calm(B)
         order.take(A, [body("p")], START)
         order.end_view(log_continues=True)
-        order.begin_view(View(V2, (A, B), is_primary=True), None, START)
+        order.begin_view(View(V2, (A, B), is_primary=True), START)
         assert order.take(A, [body("q")], START) == [Deliver(Channel.MULTICAST, A, 1, (body("q"),))]
 
     def test_frames_of_the_old_view_are_misplaced(self) -> None:
         order = calm(B)
         order.end_view(log_continues=True)
-        order.begin_view(View(V2, (A, B), is_primary=True), None, START)
+        order.begin_view(View(V2, (A, B), is_primary=True), START)
         before = counted(order, Count.FRAME_MISPLACED)
         for frame in (proposals((1, 1, 1)), request(1, 1), Progress(V1, 1), Stable(V1, 0)):
             assert order.receive(A, frame, START) == []
@@ -635,7 +635,7 @@ class TestComingInFromOutside:
         order.take(A, [seq(1, SequenceNumber(1, 0))], START)
         order.receive(A, Stable(V1, 2), START)
         order.end_view(log_continues=False)
-        effects = order.begin_view(View(V2, (C, B), is_primary=True), LogCheckpoint(4), START)
+        effects = [*order.take_over(LogCheckpoint(4)), *order.begin_view(View(V2, (C, B), is_primary=True), START)]
         assert effects == [RolledBack(3, 5)]
         assert (order.position, order.stable) == (4, 2)
         assert order.take(C, [data("f")], START) == [to(C, proposals((1, 1, 1), view=V2))]
@@ -643,7 +643,10 @@ class TestComingInFromOutside:
 
     def test_a_newcomer_has_nothing_to_take_back(self) -> None:
         order = machine(B, [B], is_primary=False)
-        assert order.begin_view(View(V2, (A, B), is_primary=True), LogCheckpoint(1_000), START) == []
+        assert [
+            *order.take_over(LogCheckpoint(1_000)),
+            *order.begin_view(View(V2, (A, B), is_primary=True), START),
+        ] == []
         assert (order.position, order.stable) == (1_000, 0)
 
     def test_where_all_is_stable_nothing_is_rolled_back(self) -> None:
@@ -651,14 +654,14 @@ class TestComingInFromOutside:
         order.take(A, [data("a")], START)
         order.take(A, [seq(1, SequenceNumber(1, 0))], START)
         order.receive(A, Stable(V1, 1), START)
-        assert order.begin_view(View(V2, (A, B), is_primary=True), LogCheckpoint(7), START) == []
+        assert [*order.take_over(LogCheckpoint(7)), *order.begin_view(View(V2, (A, B), is_primary=True), START)] == []
         assert (order.position, order.stable) == (7, 1)
 
     def test_whoever_was_there_keeps_its_place(self) -> None:
         order = calm(B)
         order.take(A, [data("a")], START)
         order.take(A, [seq(1, SequenceNumber(1, 0))], START)
-        assert order.begin_view(View(V2, (A, B), is_primary=True), None, START) == []
+        assert order.begin_view(View(V2, (A, B), is_primary=True), START) == []
         assert order.position == 1
 
 

@@ -83,7 +83,9 @@ class TestTheDisk:
         order.persisted(5, START)
         order.receive(A, Stable(V1, 2), START)
         order.end_view(log_continues=False)
-        assert order.begin_view(View(V2, (C, B), is_primary=True), LogCheckpoint(7), START) == [RolledBack(3, 5)]
+        assert [*order.take_over(LogCheckpoint(7)), *order.begin_view(View(V2, (C, B), is_primary=True), START)] == [
+            RolledBack(3, 5)
+        ]
         assert told(order.tick(START)) == [2]
         order.persisted(7, START)
         assert told(order.tick(START + TELL_NS)) == [7]
@@ -93,15 +95,17 @@ class TestARestartWithAJournal:
     def test_it_goes_on_where_it_was(self) -> None:
         order = TotalOrder(B, DISK, Counters())
         order.restore(10, 8)
-        order.begin_view(View(V1, (A, B), is_primary=True), None, START)
+        order.begin_view(View(V1, (A, B), is_primary=True), START)
         assert told(order.tick(START)) == [10]  # a journal is on disk
         assert (order.position, order.stable) == (10, 8)
 
     def test_a_tail_that_may_differ_from_the_groups_is_rolled_back(self) -> None:
         order = TotalOrder(B, DISK, Counters())
         order.restore(10, 8)
-        order.begin_view(View(V1, (B,), is_primary=False), None, START)
-        assert order.begin_view(View(V2, (A, B), is_primary=True), LogCheckpoint(12), START) == [RolledBack(9, 10)]
+        order.begin_view(View(V1, (B,), is_primary=False), START)
+        assert [*order.take_over(LogCheckpoint(12)), *order.begin_view(View(V2, (A, B), is_primary=True), START)] == [
+            RolledBack(9, 10)
+        ]
         assert (order.position, order.stable) == (12, 8)
 
 

@@ -53,7 +53,7 @@ class GroupChannel:
 
     def start(self, view: View, now: int) -> list[Effect]:
         """Enter the initial view, which has only this member."""
-        return self.ordering.begin_view(view, None, now) if self.ordering is not None else []
+        return self.ordering.begin_view(view, now) if self.ordering is not None else []
 
     # What the application asks for
 
@@ -165,7 +165,7 @@ class GroupChannel:
         return self.ordering.take_over(log) if self.ordering is not None else []
 
     def begin_view(self, view: View, digest: Mapping[Address, int], now: int) -> list[Effect]:
-        effects = self.ordering.begin_view(view, None, now) if self.ordering is not None else []
+        effects = self.ordering.begin_view(view, now) if self.ordering is not None else []
         return effects + self._ordered(self.multicast.begin_view(view.members, digest, now, view.id.tag), now)
 
     # Between multicast and total order

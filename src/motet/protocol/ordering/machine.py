@@ -357,16 +357,14 @@ class TotalOrder:
         """Continue the others' log from here. Called before `begin_view`, for a member that joins from another view."""
         return self._log.move_to(log)
 
-    def begin_view(self, view: View, log: LogCheckpoint | None, now: int) -> list[Effect]:
-        """`log`: the checkpoint from which a joiner starts; None for a member that continues its own log."""
-        effects = self.take_over(log) if log is not None else []
+    def begin_view(self, view: View, now: int) -> list[Effect]:
         self._view = view
         self._ranks = {member: rank for rank, member in enumerate(view.members)}
         self._isis = Isis(len(view.members), self._ranks[self._local])
         self._plain = {}
         self._strategy.begin_view(view, self._isis, now)
         self._stability.begin_view(view, now)
-        return effects
+        return []
 
     # Time
 
